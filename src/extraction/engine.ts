@@ -1,0 +1,60 @@
+import type { TemplateField } from '../templates/template.ts';
+
+/** What an engine is given: the bytes of one paper, and the fields to fill. */
+export type ExtractionInput = {
+  content: Uint8Array;
+  filename: string;
+  /** As told by content when the document was stored. */
+  mediaType: 'application/pdf' | 'text/plain' | 'text/markdown';
+  fields: readonly TemplateField[];
+  /** Fires when the attempt is given up: time is over, the claim was lost, the process stops. */
+  signal: AbortSignal;
+};
+
+/** A stretch of the paper's text: pages count from 1, offsets from 0 in UTF-16 units of that page's text. */
+export type Place = { page: number; start: number; end: number };
+
+/** A piece of the paper that may answer a field which nothing here may answer. */
+export type Passage = Place & { text: string; score: number };
+
+export type FieldValue = {
+  /** A string, number, boolean or list of strings, by the field's type; null unless `status` is `found`. */
+  value: string | number | boolean | string[] | null;
+  /**
+   * - `found`         the value stands in the paper at the quote
+   * - `not_reported`  a rule looked and the paper does not say; not an error
+   * - `unanswered`    nothing here may answer this field: see `passages`
+   */
+  status: 'found' | 'not_reported' | 'unanswered';
+  /** The words of the paper that the value rests on, exactly as they stand in the page's text. */
+  quote: string | null;
+  page: number | null;
+  start: number | null;
+  end: number | null;
+  /** Which rule, pattern or model gave the value, such as `rule:registration_number`. */
+  method: string | null;
+  /** 0 to 1; null where there is no value. */
+  confidence: number | null;
+  /** The best passages for a field without a value, best first. */
+  passages?: Passage[];
+};
+
+/** Tokens and pages that an attempt used; engines name what they count. */
+export type Usage = Record<string, number>;
+
+export type ExtractionOutput = {
+  /** One entry for each field of the template, by its key. */
+  data: Record<string, FieldValue>;
+  usage?: Usage;
+};
+
+/**
+ * Reads one paper and fills the fields of a template.
+ *
+ * `extract` throws an ExtractionError with a stable code and class; anything else it throws counts as transient. It must
+ * end soon after `signal` fires.
+ */
+export type ExtractionEngine = {
+  extract(input: ExtractionInput): Promise<ExtractionOutput>;
+  close(): Promise<void>;
+};
