@@ -7,7 +7,7 @@
 -- cursor_*           how far the search for pending results without a job has come; it goes on from there
 create table asl_schema.aggregator_tick (
   id               boolean     not null default true,
-  swept_at         timestamptz not null default '-infinity',
+  swept_at         timestamptz not null default 'epoch',
   swept_by         text,
   cursor_task_id   uuid        not null default '00000000-0000-0000-0000-000000000000',
   cursor_result_id uuid        not null default '00000000-0000-0000-0000-000000000000',

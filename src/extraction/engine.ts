@@ -17,6 +17,9 @@ export type Place = { page: number; start: number; end: number };
 /** A piece of the paper that may answer a field which nothing here may answer. */
 export type Passage = Place & { text: string; score: number };
 
+/** Another candidate that stands in the paper, such as a trial's number in a second register. */
+export type Alternative = Place & { value: string };
+
 export type FieldValue = {
   /** A string, number, boolean or list of strings, by the field's type; null unless `status` is `found`. */
   value: string | number | boolean | string[] | null;
@@ -37,6 +40,10 @@ export type FieldValue = {
   confidence: number | null;
   /** The best passages for a field without a value, best first. */
   passages?: Passage[];
+  /** Other candidates for the value, best first; at most ten. */
+  alternatives?: Alternative[];
+  /** For a list whose entries stand in several places: where the entries outside of the quote stand. */
+  evidence?: (Place & { text: string })[];
 };
 
 /** Tokens and pages that an attempt used; engines name what they count. */

@@ -1,5 +1,3 @@
-import * as v from 'valibot';
-
 export const FIELD_TYPES = ['text', 'number', 'integer', 'boolean', 'date', 'enum', 'list'] as const;
 export type FieldType = (typeof FIELD_TYPES)[number];
 

@@ -1,0 +1,152 @@
+import { availableParallelism } from 'node:os';
+import * as v from 'valibot';
+
+export const ROLES = ['api', 'worker', 'aggregator'] as const;
+export type Role = (typeof ROLES)[number];
+
+/** A whole number between two limits, as text in the environment. */
+function integer(fallback: number, min: number, max: number) {
+  return v.optional(
+    v.pipe(
+      v.string(),
+      v.trim(),
+      v.regex(/^\d+$/, 'must be a whole number'),
+      v.transform(Number),
+      v.minValue(min, `must be at least ${min}`),
+      v.maxValue(max, `must be at most ${max}`),
+    ),
+    String(fallback),
+  );
+}
+
+const megabyte = 1024 * 1024;
+const day = 24 * 60 * 60;
+
+const environment = v.object({
+  DATABASE_URL: v.pipe(
+    v.string('is not set: give a PostgreSQL connection URL'),
+    v.regex(/^postgres(ql)?:\/\//, 'must start with postgres://'),
+  ),
+  DATABASE_POOL_SIZE: integer(10, 2, 1000),
+  HOST: v.optional(v.pipe(v.string(), v.trim(), v.nonEmpty()), '127.0.0.1'),
+  PORT: integer(8080, 0, 65_535),
+  ROLES: v.optional(
+    v.pipe(
+      v.string(),
+      v.transform((text) => text.split(/[\s,]+/).filter((word) => word !== '')),
+      v.array(v.picklist(ROLES, `must be some of ${ROLES.join(', ')}`)),
+      v.nonEmpty(`must name at least one of ${ROLES.join(', ')}`),
+    ),
+    ROLES.join(','),
+  ),
+  LOG_LEVEL: v.optional(v.picklist(['debug', 'info', 'warn', 'error']), 'info'),
+  WORKER_SLOTS: integer(10, 1, 1000),
+  ENGINE_THREADS: integer(Math.max(1, availableParallelism() - 1), 1, 256),
+  POLL_INTERVAL_MS: integer(1000, 50, 60_000),
+  MAX_ATTEMPTS: integer(4, 1, 100),
+  RETRY_DELAY_SECONDS: integer(10, 0, day),
+  RETRY_DELAY_MAX_SECONDS: integer(600, 0, day),
+  EXTRACTION_TIMEOUT_SECONDS: integer(600, 1, day),
+  HEARTBEAT_SECONDS: integer(10, 10, 600),
+  JOB_EXPIRY_SECONDS: integer(1800, 60, day),
+  STALE_AFTER_SECONDS: integer(1800, 60, 7 * day),
+  AGGREGATOR_INTERVAL_SECONDS: integer(10, 1, 600),
+  SHUTDOWN_GRACE_SECONDS: integer(20, 0, 3600),
+  MAX_DOCUMENT_BYTES: integer(50 * megabyte, 1, 500 * megabyte),
+  MAX_UPLOAD_BYTES: integer(1024 * megabyte, 1, 100 * 1024 * megabyte),
+  MAX_UPLOAD_FILES: integer(1000, 1, 10_000),
+});
+
+/**
+ * What the process runs with. Units stand last in the names.
+ *
+ * The limits of a result's life build on each other: a heartbeat lapses long before a job expires, an extraction times out
+ * before its job does, and the sweep of stale results is the last fuse, never the first.
+ */
+export type Config = {
+  databaseUrl: string;
+  databasePoolSize: number;
+  host: string;
+  port: number;
+  roles: ReadonlySet<Role>;
+  logLevel: 'debug' | 'info' | 'warn' | 'error';
+  workerSlots: number;
+  engineThreads: number;
+  pollIntervalMs: number;
+  maxAttempts: number;
+  retryDelayMs: number;
+  retryDelayMaxMs: number;
+  extractionTimeoutMs: number;
+  heartbeatSeconds: number;
+  jobExpirySeconds: number;
+  staleAfterMs: number;
+  aggregatorIntervalMs: number;
+  shutdownGraceMs: number;
+  maxDocumentBytes: number;
+  maxUploadBytes: number;
+  maxUploadFiles: number;
+};
+
+/** The configuration does not make sense; `faults` names every fault, not the first one only. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError';
+  readonly faults: readonly string[];
+  constructor(faults: readonly string[]) {
+    super(`the configuration has ${faults.length === 1 ? 'a fault' : 'faults'}:\n${faults.map((f) => `  ${f}`).join('\n')}`);
+    this.faults = faults;
+  }
+}
+
+/**
+ * Reads the configuration from environment variables; an empty variable counts as not set.
+ *
+ * @throws ConfigError naming every variable that is wrong
+ */
+export function loadConfig(env: Record<string, string | undefined> = process.env): Config {
+  const set = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== undefined && value !== ''));
+  const parsed = v.safeParse(environment, set);
+  if (!parsed.success) {
+    throw new ConfigError(parsed.issues.map((issue) => `${v.getDotPath(issue) ?? 'environment'} ${reason(issue)}`));
+  }
+  const e = parsed.output;
+  const faults = [
+    fault(e.EXTRACTION_TIMEOUT_SECONDS > e.JOB_EXPIRY_SECONDS, 'EXTRACTION_TIMEOUT_SECONDS', 'JOB_EXPIRY_SECONDS'),
+    fault(e.JOB_EXPIRY_SECONDS > e.STALE_AFTER_SECONDS, 'JOB_EXPIRY_SECONDS', 'STALE_AFTER_SECONDS'),
+    fault(e.RETRY_DELAY_SECONDS > e.RETRY_DELAY_MAX_SECONDS, 'RETRY_DELAY_SECONDS', 'RETRY_DELAY_MAX_SECONDS'),
+    fault(e.MAX_DOCUMENT_BYTES > e.MAX_UPLOAD_BYTES, 'MAX_DOCUMENT_BYTES', 'MAX_UPLOAD_BYTES'),
+    e.HEARTBEAT_SECONDS >= e.JOB_EXPIRY_SECONDS ? 'HEARTBEAT_SECONDS must be less than JOB_EXPIRY_SECONDS' : undefined,
+  ].filter((text) => text !== undefined);
+  if (faults.length > 0) throw new ConfigError(faults);
+  return {
+    databaseUrl: e.DATABASE_URL,
+    databasePoolSize: e.DATABASE_POOL_SIZE,
+    host: e.HOST,
+    port: e.PORT,
+    roles: new Set(e.ROLES),
+    logLevel: e.LOG_LEVEL,
+    workerSlots: e.WORKER_SLOTS,
+    engineThreads: e.ENGINE_THREADS,
+    pollIntervalMs: e.POLL_INTERVAL_MS,
+    maxAttempts: e.MAX_ATTEMPTS,
+    retryDelayMs: e.RETRY_DELAY_SECONDS * 1000,
+    retryDelayMaxMs: e.RETRY_DELAY_MAX_SECONDS * 1000,
+    extractionTimeoutMs: e.EXTRACTION_TIMEOUT_SECONDS * 1000,
+    heartbeatSeconds: e.HEARTBEAT_SECONDS,
+    jobExpirySeconds: e.JOB_EXPIRY_SECONDS,
+    staleAfterMs: e.STALE_AFTER_SECONDS * 1000,
+    aggregatorIntervalMs: e.AGGREGATOR_INTERVAL_SECONDS * 1000,
+    shutdownGraceMs: e.SHUTDOWN_GRACE_SECONDS * 1000,
+    maxDocumentBytes: e.MAX_DOCUMENT_BYTES,
+    maxUploadBytes: e.MAX_UPLOAD_BYTES,
+    maxUploadFiles: e.MAX_UPLOAD_FILES,
+  };
+}
+
+function fault(wrong: boolean, smaller: string, larger: string): string | undefined {
+  return wrong ? `${smaller} must not be more than ${larger}` : undefined;
+}
+
+/** A missing variable is told apart from a wrong one; values are never repeated: one of them holds a password. */
+function reason(issue: v.BaseIssue<unknown>): string {
+  return issue.input === undefined ? 'is not set' : issue.message;
+}

@@ -1,0 +1,131 @@
+import { type Db, type Job as BossJob, PgBoss } from 'pg-boss';
+import type { Sql, Tx } from './db.ts';
+import { describeError, type Logger } from './log.ts';
+
+/** Delivers one result to one worker. Names are `[a-z0-9_]+`: pg-boss takes them apart at dots. */
+export const EXTRACT_QUEUE = 'asl_extract_single';
+
+/** A job's payload: ids only. */
+export type ExtractJob = { taskId: string; resultId: string };
+
+/** How a delivery ends by itself when its worker says nothing. */
+export type JobLimits = {
+  /** Bounds the execution, from the moment a worker takes the job; waiting in the queue is not counted. */
+  jobExpirySeconds: number;
+  /** A delivery without a sign of life for this long is given up and made again. */
+  heartbeatSeconds: number;
+  /** How many deliveries of one job may lapse before pg-boss gives the job up. */
+  maxAttempts: number;
+};
+
+export type Job = ExtractJob & {
+  jobId: string;
+  /** Not before this much time from now. */
+  delayMs?: number;
+};
+
+/** pg-boss on the connection or transaction of the caller, so that jobs commit with the rows they belong to. */
+export function on(sql: Sql | Tx): { db: Db } {
+  return {
+    db: {
+      async executeSql(text: string, values: unknown[] = []) {
+        // postgres.js refuses undefined; pg-boss means null by it. Named prepared statements are 20-40 % faster here.
+        const parameters = values.map((value) => value ?? null) as never[];
+        return { rows: await sql.unsafe(text, parameters, { prepare: true }) };
+      },
+    },
+  };
+}
+
+/**
+ * Puts jobs into the queue, in the caller's transaction. The queue's policy lets no second live job of one result in, so a
+ * job that was not inserted is a broken promise and rolls the transaction back.
+ */
+export async function insertJobs(boss: PgBoss, tx: Tx, jobs: readonly Job[], limits: JobLimits): Promise<void> {
+  // One statement of 100,000 rows takes 420 MB of the process; chunks of a few thousand are as fast.
+  for (let from = 0; from < jobs.length; from += 5000) {
+    const chunk = jobs.slice(from, from + 5000);
+    const rows = chunk.map((job) => ({
+      id: job.jobId,
+      data: { taskId: job.taskId, resultId: job.resultId } satisfies ExtractJob,
+      singletonKey: `extract-${job.resultId}`,
+      expireInSeconds: limits.jobExpirySeconds,
+      heartbeatSeconds: limits.heartbeatSeconds,
+      retryLimit: limits.maxAttempts,
+      retryDelay: 0,
+      ...(job.delayMs ? { startAfter: new Date(Date.now() + job.delayMs).toISOString() } : {}),
+    }));
+    const inserted = await boss.insert(EXTRACT_QUEUE, rows, { ...on(tx), returnId: true });
+    if (inserted?.length !== chunk.length) {
+      throw new Error(`${chunk.length - (inserted?.length ?? 0)} of ${chunk.length} jobs have a live twin in the queue`);
+    }
+  }
+}
+
+/** What names one delivery: a call that shows it can't touch a later delivery of the same job. */
+export type HeldJob = Pick<BossJob, 'id' | 'retryCount'>;
+
+/**
+ * A sign of life for jobs that this process holds, in one statement. Answers which of them it still holds: a job that is
+ * missing has been given to another worker, or has ended.
+ */
+export async function touchJobs(boss: PgBoss, sql: Sql, jobs: readonly HeldJob[]): Promise<Set<string>> {
+  const response = await boss.touch(EXTRACT_QUEUE, [...jobs], on(sql));
+  // Version 12.38 answers with the ids, but its type declares nothing at all.
+  return new Set((response as { settled: string[] }).settled);
+}
+
+export type QueueOptions = {
+  databaseUrl: string;
+  /** Whether this process looks for lapsed heartbeats and expired jobs, for all processes. */
+  supervise: boolean;
+  log: Logger;
+};
+
+/**
+ * Starts pg-boss on a small pool of its own, for its upkeep; what must commit with our rows runs on ours, through `on`.
+ *
+ * @throws when the schema is not the one this version needs: `make migrate` brings it
+ */
+export async function startQueue(options: QueueOptions): Promise<PgBoss> {
+  const boss = new PgBoss({
+    connectionString: options.databaseUrl,
+    application_name: 'sheaf-queue',
+    max: 2,
+    migrate: false,
+    createSchema: false,
+    schedule: false,
+    supervise: options.supervise,
+    // A worker that was killed is found after its heartbeat plus at most this: 10 + 5 s, within the promised 30.
+    superviseIntervalSeconds: 5,
+    monitorIntervalSeconds: 5,
+    registerInstance: false,
+  });
+  // Without a listener an error event ends the process.
+  boss.on('error', (error) => options.log.error('queue upkeep failed', { error: describeError(error) }));
+  boss.on('warning', (warning) => options.log.warn('queue warning', { warning: warning.message }));
+  return await boss.start();
+}
+
+/** Brings pg-boss's own schema to the version of this package, and creates our queues. Idempotent. */
+export async function migrateQueue(databaseUrl: string): Promise<void> {
+  const boss = new PgBoss({ connectionString: databaseUrl, max: 2, schedule: false, supervise: false });
+  boss.on('error', () => {});
+  await boss.start();
+  try {
+    if ((await boss.getQueue(EXTRACT_QUEUE)) === null) {
+      await boss.createQueue(EXTRACT_QUEUE, {
+        // Never two live jobs of one singletonKey. The policy can't be changed afterwards.
+        policy: 'exclusive',
+        // A table of its own. Creating it stalls other queues for a moment, which is why it happens here and not at boot.
+        partition: true,
+        // A queued job is never thrown away before a task of any sensible size is through.
+        retentionSeconds: 90 * 24 * 60 * 60,
+        // Ended jobs are of no use: the result's row and its attempts are the history.
+        deleteAfterSeconds: 60 * 60,
+      });
+    }
+  } finally {
+    await boss.stop({ graceful: false });
+  }
+}

@@ -1,0 +1,103 @@
+import { randomBytes } from 'node:crypto';
+import { hostname } from 'node:os';
+import { serve } from '@hono/node-server';
+import type { Config } from './config.ts';
+import { connect } from './db.ts';
+import { createEmbeddedEngine } from './extraction/embedded-engine.ts';
+import { createApp } from './http/app.ts';
+import { createLogger, describeError } from './log.ts';
+import { type JobLimits, startQueue } from './queue.ts';
+import { coalesce, listenWake, notifyWake } from './wake.ts';
+import { startAggregator } from './workers/aggregator.ts';
+import { startConsumer } from './workers/consumer.ts';
+
+export type Service = {
+  /** Where the API listens, if this process has that role. */
+  url: string | undefined;
+  /** Takes no new work, ends or hands back what runs, closes the connections. */
+  stop(): Promise<void>;
+};
+
+/** Settles of one process within this time are one word to the aggregator. */
+const SETTLED_WORD_MS = 200;
+
+/** Wires the roles that the configuration names. Each stands alone: apart, they find each other through PostgreSQL only. */
+export async function startService(config: Config): Promise<Service> {
+  const worker = `${hostname()}:${process.pid}:${randomBytes(3).toString('hex')}`;
+  const log = createLogger({ level: config.logLevel }).child({ worker });
+  const sql = connect(config.databaseUrl, { max: config.databasePoolSize, applicationName: 'sheaf' });
+  const boss = await startQueue({
+    databaseUrl: config.databaseUrl,
+    supervise: config.roles.has('aggregator'),
+    log,
+  });
+  const { jobExpirySeconds, heartbeatSeconds, maxAttempts } = config;
+  const limits: JobLimits = { jobExpirySeconds, heartbeatSeconds, maxAttempts };
+  /** How to stop what was started, last started first. */
+  const stops: (() => Promise<unknown>)[] = [() => sql.end({ timeout: 5 }), () => boss.stop({ graceful: false })];
+
+  if (config.roles.has('aggregator')) {
+    const { aggregatorIntervalMs: intervalMs, staleAfterMs } = config;
+    const aggregator = startAggregator({ sql, intervalMs, staleAfterMs, worker, log });
+    const unlisten = await listenWake(sql, 'asl_settled', () => aggregator.wake());
+    stops.push(async () => {
+      await unlisten();
+      await aggregator.stop();
+    });
+  }
+
+  if (config.roles.has('worker')) {
+    const engine = createEmbeddedEngine({ threads: config.engineThreads });
+    const sayWord = coalesce(SETTLED_WORD_MS, () => {
+      notifyWake(sql, 'asl_settled').catch((error) => log.debug('no word sent', { error: describeError(error) }));
+    });
+    const { workerSlots: slots, pollIntervalMs, extractionTimeoutMs, retryDelayMs, retryDelayMaxMs } = config;
+    const timing = { pollIntervalMs, extractionTimeoutMs, retryDelayMs, retryDelayMaxMs };
+    const consumer = startConsumer({ sql, boss, engine, limits, slots, ...timing, worker, log, onSettled: sayWord });
+    const unlisten = await listenWake(sql, 'asl_jobs', () => consumer.wake());
+    stops.push(async () => {
+      await unlisten();
+      await consumer.stop(config.shutdownGraceMs);
+      await engine.close();
+    });
+  }
+
+  let url: string | undefined;
+  if (config.roles.has('api')) {
+    const app = createApp({ sql, boss, config, limits, log });
+    const listening = await listen(app.fetch, config);
+    url = listening.url;
+    stops.push(listening.close);
+  }
+
+  log.info('started', { roles: [...config.roles].join(','), url });
+  return {
+    url,
+    async stop() {
+      log.info('stopping');
+      for (const stop of stops.reverse()) await stop();
+      log.info('stopped');
+    },
+  };
+}
+
+/** Listens, or fails with what the system says, such as EADDRINUSE. `close` lets requests in flight end, for a time. */
+function listen(
+  fetch: Parameters<typeof serve>[0]['fetch'],
+  { host, port, shutdownGraceMs }: Pick<Config, 'host' | 'port' | 'shutdownGraceMs'>,
+): Promise<{ url: string; close: () => Promise<void> }> {
+  return new Promise((resolve, reject) => {
+    const server = serve({ fetch, hostname: host, port }, (address) => {
+      const name = address.family === 'IPv6' ? `[${address.address}]` : address.address;
+      resolve({ url: `http://${name}:${address.port}`, close });
+    });
+    server.on('error', reject);
+    const close = (): Promise<void> =>
+      new Promise((closed) => {
+        server.close(() => closed());
+        if (!('closeIdleConnections' in server)) return;
+        server.closeIdleConnections();
+        setTimeout(() => server.closeAllConnections(), shutdownGraceMs).unref();
+      });
+  });
+}

@@ -1,0 +1,138 @@
+import type { Sql, Tx } from '../db.ts';
+
+/** One delivery of one job by pg-boss. */
+export type Delivery = {
+  taskId: string;
+  resultId: string;
+  jobId: string;
+  /** The job's retry count: higher means that pg-boss has given up every delivery before this one. */
+  delivery: number;
+};
+
+/** A result in this worker's hands; `attempt` is the token that every later write must show. */
+export type Claim = {
+  outcome: 'claimed';
+  taskId: string;
+  resultId: string;
+  attempt: number;
+  failedAttempts: number;
+  documentId: string;
+  storageKey: string;
+  filename: string;
+  mediaType: 'application/pdf' | 'text/plain' | 'text/markdown';
+  templateId: string;
+};
+
+/**
+ * - `claimed`    the result is this worker's until it settles or falls silent
+ * - `exhausted`  the worker before died, and it was the last attempt: the result has become an error
+ * - `phantom`    nothing to do for this delivery: the result has ended, or belongs to another job
+ */
+export type ClaimOutcome = Claim | { outcome: 'exhausted' | 'phantom'; taskId: string; resultId: string };
+
+/**
+ * The guard: takes the results of the given deliveries, each for this worker alone. One statement, so a phantom costs a row
+ * of it and no extraction.
+ *
+ * A `pending` row is taken. An `extracting` row is taken over only from an earlier delivery of the same job: pg-boss makes a
+ * higher one only after it has given the earlier up, so a living worker never loses its row to a duplicate.
+ *
+ * The rows are locked by key order, without `skip locked`: a lock here belongs to a settle, a sweep or a cancel that will be
+ * over in a moment, and skipping it would call a result phantom whose job would then be lost. Rides on the primary key.
+ */
+export async function claimResults(
+  sql: Sql | Tx,
+  options: { deliveries: readonly Delivery[]; worker: string; maxAttempts: number },
+): Promise<ClaimOutcome[]> {
+  const { deliveries, worker, maxAttempts } = options;
+  if (deliveries.length === 0) return [];
+  const claims = await sql<(Omit<Claim, 'outcome'> & { status: 'extracting' | 'error' })[]>`
+    with delivered as (
+      select task_id, result_id, job_id, delivery
+      from jsonb_to_recordset(${sql.json(deliveries.map(toRow))})
+        as d (task_id uuid, result_id uuid, job_id uuid, delivery integer)
+    ),
+    locked as (
+      select
+        r.task_id,
+        r.id,
+        r.attempt,
+        d.delivery,
+        r.status = 'extracting' as taken_over,
+        r.status = 'extracting' and r.failed_attempts + 1 >= ${maxAttempts} as exhausted
+      from delivered d
+      join asl_schema.extraction_result r on r.task_id = d.task_id and r.id = d.result_id
+      where r.job_id = d.job_id
+        and (r.status = 'pending' or (r.status = 'extracting' and r.delivery < d.delivery))
+      order by r.task_id, r.id
+      for update of r
+    ),
+    lost as (
+      update asl_schema.extraction_attempt a
+      set outcome = 'lost',
+          finished_at = now(),
+          error_code = 'worker_lost',
+          error_message = ${WORKER_LOST}
+      from locked
+      where locked.taken_over
+        and a.task_id = locked.task_id
+        and a.result_id = locked.id
+        and a.attempt = locked.attempt
+        and a.outcome is null
+    ),
+    taken as (
+      update asl_schema.extraction_result r
+      set status = case when locked.exhausted then 'error' else 'extracting' end,
+          attempt = r.attempt + (not locked.exhausted)::int,
+          failed_attempts = r.failed_attempts + locked.taken_over::int,
+          delivery = locked.delivery,
+          error_code = case when locked.exhausted then 'worker_lost' end,
+          error_message = case when locked.exhausted then ${WORKER_LOST} end,
+          started_at = case when locked.exhausted then r.started_at else now() end,
+          finished_at = case when locked.exhausted then now() end,
+          updated_at = now()
+      from locked
+      where r.task_id = locked.task_id and r.id = locked.id
+      returning
+        r.task_id, r.id, r.status, r.attempt, r.failed_attempts, r.document_id, r.storage_key, r.filename, r.media_type
+    ),
+    begun as (
+      insert into asl_schema.extraction_attempt (task_id, result_id, attempt, worker)
+      select task_id, id, attempt, ${worker}
+      from taken
+      where status = 'extracting'
+    )
+    select
+      taken.task_id as "taskId",
+      taken.id as "resultId",
+      taken.status,
+      taken.attempt,
+      taken.failed_attempts as "failedAttempts",
+      taken.document_id as "documentId",
+      taken.storage_key as "storageKey",
+      taken.filename,
+      taken.media_type as "mediaType",
+      t.template_id as "templateId"
+    from taken
+    join asl_schema.extraction_task t on t.id = taken.task_id`;
+
+  const byResult = new Map(claims.map((claim) => [claim.resultId, claim]));
+  return deliveries.map(({ taskId, resultId }) => {
+    const claim = byResult.get(resultId);
+    if (claim === undefined) return { outcome: 'phantom', taskId, resultId };
+    if (claim.status === 'error') return { outcome: 'exhausted', taskId, resultId };
+    const { status: _, ...rest } = claim;
+    return { outcome: 'claimed', ...rest };
+  });
+}
+
+const WORKER_LOST = 'The worker that held this result died or fell silent, and no attempt is left.';
+
+function toRow(delivery: Delivery): Record<string, string | number> {
+  return {
+    task_id: delivery.taskId,
+    result_id: delivery.resultId,
+    job_id: delivery.jobId,
+    delivery: delivery.delivery,
+  };
+}

@@ -1,0 +1,39 @@
+import type { Sql, Tx } from '../db.ts';
+
+/**
+ * Closes the open tasks none of whose results is `pending` or `extracting`; each is closed once, whoever looks how often.
+ * Returns how many it closed. Must run inside a transaction.
+ *
+ * Two statements, on purpose. The first finds the candidates and takes their rows, the second looks again at the results:
+ * had a retry put results back between the look and the lock, the second, with its snapshot from after the lock, sees them.
+ * In one statement the look would be from before it. Looking for one open result a task rides on (task_id, status).
+ */
+export async function closeTasks(tx: Sql | Tx, options: { limit: number }): Promise<number> {
+  const complete = await tx<{ id: string }[]>`
+    select t.id
+    from asl_schema.extraction_task t
+    where t.status = 'processing'
+      and t.mode = 'scatter'
+      and ${noneOpen(tx)}
+    order by t.id
+    limit ${options.limit}
+    for update of t skip locked`;
+  if (complete.length === 0) return 0;
+  const closed = await tx`
+    update asl_schema.extraction_task t
+    set status = 'completed',
+        completed_at = now()
+    where t.id = any(${complete.map((task) => task.id)}::uuid[])
+      and t.status = 'processing'
+      and ${noneOpen(tx)}`;
+  return closed.count;
+}
+
+function noneOpen(tx: Sql | Tx) {
+  return tx`not exists (
+        select 1
+        from asl_schema.extraction_result r
+        where r.task_id = t.id
+          and r.status in ('pending', 'extracting')
+      )`;
+}

@@ -1,0 +1,199 @@
+import { inTransaction, type Sql, type Tx } from '../db.ts';
+import { EXTRACT_QUEUE } from '../queue.ts';
+import { closeTasks } from './close-tasks.ts';
+
+export type SweepOptions = {
+  /** Least time between two full rounds, whichever processes run them. */
+  intervalMs: number;
+  /** An `extracting` row untouched for this long becomes an error. */
+  staleAfterMs: number;
+  /** How many rows one round examines for a lost job, and how many it changes in one kind of sweep. */
+  limit: number;
+  /** Who ran the round, for people who look. */
+  sweeper: string;
+};
+
+export type SweepCounts = { stale: number; lostJobs: number; closed: number };
+
+/**
+ * - `busy`     another process is in its round at this moment
+ * - `not_due`  the last full round is too recent; tasks that were complete have been closed all the same
+ * - `swept`    a full round was done
+ */
+export type SweepOutcome =
+  | { outcome: 'busy' }
+  | ({ outcome: 'not_due' | 'swept'; /** Until the next full round. */ dueInMs: number } & SweepCounts);
+
+/**
+ * One round of the aggregator over all open tasks: sweep what nobody will end any more, then close what has ended.
+ *
+ * The round is one transaction that holds the tick's row, so of any number of processes one does it, and a process that
+ * dies in mid-round leaves nothing half done. Lock order, here and everywhere: tick, task, results by key, attempts, jobs.
+ */
+export async function sweepTasks(sql: Sql, options: SweepOptions): Promise<SweepOutcome> {
+  const { intervalMs, staleAfterMs, limit, sweeper } = options;
+  return await inTransaction(sql, async (tx) => {
+    const [tick] = await tx<{ sinceMs: number }[]>`
+      select (extract(epoch from now() - swept_at) * 1000)::float8 as "sinceMs"
+      from asl_schema.aggregator_tick
+      for update skip locked`;
+    if (tick === undefined) return { outcome: 'busy' };
+    if (tick.sinceMs < intervalMs) {
+      const closed = await closeTasks(tx, { limit });
+      return { outcome: 'not_due', dueInMs: intervalMs - tick.sinceMs, stale: 0, lostJobs: 0, closed };
+    }
+
+    const stale = await sweepStaleResults(tx, { staleAfterMs, limit });
+    const lostJobs = await sweepLostJobs(tx, { limit, sweeper });
+    const closed = await closeTasks(tx, { limit });
+    return { outcome: 'swept', dueInMs: intervalMs, stale, lostJobs, closed };
+  });
+}
+
+/**
+ * The last fuse: `extracting` rows that nobody has touched for so long become errors. Heartbeats and expiry come long before
+ * it; it holds even if the queue itself is broken.
+ *
+ * The age is that of `updated_at`, the last sign of life, never that of the task: waiting in a long queue is no fault. Only
+ * open tasks are looked at, and in each only its `extracting` rows: (task_id, status) makes that as many rows as there are
+ * slots.
+ */
+export async function sweepStaleResults(tx: Sql | Tx, options: { staleAfterMs: number; limit: number }): Promise<number> {
+  const swept = await tx`
+    with stale as (
+      select r.task_id, r.id, r.attempt
+      from asl_schema.extraction_task t
+      join asl_schema.extraction_result r on r.task_id = t.id
+      where t.status = 'processing'
+        and t.mode = 'scatter'
+        and r.status = 'extracting'
+        and r.updated_at < now() - make_interval(secs => ${options.staleAfterMs / 1000})
+      order by r.task_id, r.id
+      limit ${options.limit}
+      for update of r skip locked
+    ),
+    ${endAttempts(tx, 'stale')}
+    update asl_schema.extraction_result r
+    set status = 'error',
+        error_code = 'extraction_stalled',
+        error_message = ${`No sign of life for ${options.staleAfterMs / 1000} s; its worker has probably crashed.`},
+        failed_attempts = r.failed_attempts + 1,
+        delivery = null,
+        finished_at = now(),
+        updated_at = now()
+    from stale
+    where r.task_id = stale.task_id and r.id = stale.id`;
+  return swept.count;
+}
+
+/**
+ * Results whose job is gone, whether it failed for good, was cancelled, was deleted by hand or aged out, become errors: no
+ * delivery will ever come for them.
+ *
+ * Every claim, settle and retry changes the row and its job in one transaction, so one snapshot shows them in step, and a
+ * row without a live job is lost for certain. A row that changed after the snapshot carries another attempt, status or
+ * job_id by the time it is locked, and is left alone.
+ *
+ * `extracting` rows are few and examined in every round. `pending` rows may be a million: a round examines the next `limit`
+ * of them in key order, from where the last one stopped, so each is seen in bounded time and a round stays short.
+ */
+export async function sweepLostJobs(tx: Sql | Tx, options: { limit: number; sweeper: string }): Promise<number> {
+  const [round] = await tx<{ lost: number }[]>`
+    with page as materialized (
+      select t.id as task_id, waiting.id, waiting.status, waiting.attempt, waiting.job_id
+      from asl_schema.aggregator_tick tick
+      join asl_schema.extraction_task t on t.status = 'processing' and t.id >= tick.cursor_task_id
+      cross join lateral (
+        select r.id, r.status, r.attempt, r.job_id
+        from asl_schema.extraction_result r
+        where r.task_id = t.id
+          and (t.id > tick.cursor_task_id or r.id > tick.cursor_result_id)
+        order by r.id
+        limit ${options.limit}
+      ) waiting
+      where t.mode = 'scatter'
+      order by t.id, waiting.id
+      limit ${options.limit}
+    ),
+    moved as (
+      update asl_schema.aggregator_tick
+      set swept_at = clock_timestamp(),
+          swept_by = ${options.sweeper},
+          -- A page that is not full was the last one: start over.
+          cursor_task_id = case when page.examined < ${options.limit} then ${NIL}::uuid else page.task_id end,
+          cursor_result_id = case when page.examined < ${options.limit} then ${NIL}::uuid else page.id end
+      from (
+        select
+          (select count(*) from page) as examined,
+          (select task_id from page order by task_id desc, id desc limit 1) as task_id,
+          (select id from page order by task_id desc, id desc limit 1) as id
+      ) page
+    ),
+    examined as (
+      select task_id, id, status, attempt, job_id
+      from page
+      where status in ('pending', 'extracting')
+      union
+      select r.task_id, r.id, r.status, r.attempt, r.job_id
+      from asl_schema.extraction_task t
+      join asl_schema.extraction_result r on r.task_id = t.id
+      where t.status = 'processing'
+        and t.mode = 'scatter'
+        and r.status = 'extracting'
+    ),
+    lost as (
+      select r.task_id, r.id, r.attempt
+      from examined e
+      join asl_schema.extraction_result r
+        on r.task_id = e.task_id
+        and r.id = e.id
+        and r.status = e.status
+        and r.attempt = e.attempt
+        and r.job_id = e.job_id
+      where not exists (
+        select 1
+        from pgboss.job j
+        where j.name = ${EXTRACT_QUEUE}
+          and j.id = e.job_id
+          and j.state in ('created', 'retry', 'active')
+      )
+      order by r.task_id, r.id
+      limit ${options.limit}
+      for update of r skip locked
+    ),
+    ${endAttempts(tx, 'lost')},
+    ended as (
+      update asl_schema.extraction_result r
+      set status = 'error',
+          error_code = 'job_lost',
+          error_message = 'The job that would deliver this result failed for good, was cancelled or was deleted.',
+          failed_attempts = r.failed_attempts + (r.status = 'extracting')::int,
+          delivery = null,
+          finished_at = now(),
+          updated_at = now()
+      from lost
+      where r.task_id = lost.task_id and r.id = lost.id
+      returning 1
+    )
+    select count(*)::int as lost from ended`;
+  return round?.lost ?? 0;
+}
+
+const NIL = '00000000-0000-0000-0000-000000000000';
+
+/** Ends the running attempts of the rows that the CTE `rows` has locked. */
+function endAttempts(tx: Sql | Tx, rows: 'stale' | 'lost') {
+  return tx`
+    recorded as (
+      update asl_schema.extraction_attempt a
+      set outcome = 'lost',
+          finished_at = now(),
+          error_code = 'worker_lost',
+          error_message = 'The worker that held this result died or fell silent.'
+      from ${tx(rows)}
+      where a.task_id = ${tx(rows)}.task_id
+        and a.result_id = ${tx(rows)}.id
+        and a.attempt = ${tx(rows)}.attempt
+        and a.outcome is null
+    )`;
+}

@@ -1,0 +1,52 @@
+import type { Sql, Tx } from '../db.ts';
+import type { Progress, ResultStatus, TaskStatus } from './task.ts';
+
+/**
+ * Where a task stands: its status and the exact counts of its results, from one statement and so from one snapshot. In every
+ * answer pending + extracting + success + failed + cancelled = total.
+ *
+ * Rides on (task_id, status): an index-only scan over one task's rows, whatever else the table holds.
+ */
+export async function taskProgress(
+  sql: Sql | Tx,
+  taskId: string,
+): Promise<{ status: TaskStatus; progress: Progress } | undefined> {
+  const groups = await sql<{ taskStatus: TaskStatus; total: number; status: ResultStatus | null; count: number }[]>`
+    select
+      t.status as "taskStatus",
+      t.total_count as total,
+      r.status,
+      count(r.status)::int as count
+    from asl_schema.extraction_task t
+    left join asl_schema.extraction_result r on r.task_id = t.id
+    where t.id = ${taskId}::uuid
+    group by t.id, r.status`;
+  const [first] = groups;
+  if (first === undefined) return undefined;
+  const count = (status: ResultStatus): number => groups.find((group) => group.status === status)?.count ?? 0;
+  return {
+    status: first.taskStatus,
+    progress: toProgress(first.total, {
+      success: count('completed'),
+      failed: count('error'),
+      cancelled: count('cancelled'),
+      pending: count('pending'),
+      extracting: count('extracting'),
+    }),
+  };
+}
+
+/** Adds total and percent: 100 for an empty task, rounded down otherwise, so that 100 is never said before the last one. */
+export function toProgress(total: number, counts: Omit<Progress, 'total' | 'percent'>): Progress {
+  const terminal = counts.success + counts.failed + counts.cancelled;
+  const percent = total === 0 ? 100 : Math.floor((terminal / total) * 100);
+  return {
+    total,
+    success: counts.success,
+    failed: counts.failed,
+    percent,
+    pending: counts.pending,
+    extracting: counts.extracting,
+    cancelled: counts.cancelled,
+  };
+}

@@ -1,0 +1,36 @@
+import type { Sql } from '../db.ts';
+import type { Logger } from '../log.ts';
+import { type Loop, startLoop } from '../loop.ts';
+import { sweepTasks } from '../tasks/sweep-tasks.ts';
+
+export type AggregatorDeps = {
+  sql: Sql;
+  intervalMs: number;
+  staleAfterMs: number;
+  /** Names this process in the tick's row. */
+  worker: string;
+  log: Logger;
+};
+
+/** Rows that one round examines or changes: a round stays within tens of milliseconds whatever waits. */
+const ROUND_LIMIT = 5000;
+/** Woken rounds are at least this far apart, so a burst of settles costs a few rounds. */
+const MIN_INTERVAL_MS = 250;
+
+/**
+ * Runs the aggregator's rounds: every `intervalMs` over all processes together, which is the guarantee, and soon after a
+ * wake, which is a courtesy. A round that changed nothing logs nothing.
+ */
+export function startAggregator(deps: AggregatorDeps): Loop {
+  const { sql, intervalMs, staleAfterMs, log } = deps;
+  const step = async (): Promise<number> => {
+    const round = await sweepTasks(sql, { intervalMs, staleAfterMs, limit: ROUND_LIMIT, sweeper: deps.worker });
+    // Another process is in its round: it may have looked before the settle that woke this one.
+    if (round.outcome === 'busy') return MIN_INTERVAL_MS;
+    const { stale, lostJobs, closed, dueInMs } = round;
+    if (stale + lostJobs > 0) log.warn('results swept', { stale, lostJobs });
+    if (closed > 0) log.info('tasks closed', { closed });
+    return dueInMs;
+  };
+  return startLoop({ name: 'aggregator', intervalMs, minIntervalMs: MIN_INTERVAL_MS, step, log });
+}

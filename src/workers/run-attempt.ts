@@ -1,0 +1,151 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { PgBoss } from 'pg-boss';
+import { isDatabaseAway, isRefusedValue, type Sql } from '../db.ts';
+import { readContent } from '../documents/document-store.ts';
+import { permanent, toExtractionError } from '../errors.ts';
+import type { ExtractionEngine } from '../extraction/engine.ts';
+import { describeError, type Logger } from '../log.ts';
+import type { HeldJob, JobLimits } from '../queue.ts';
+import type { Claim } from '../tasks/claim-results.ts';
+import { type Ending, type SettleOutcome, settleResult } from '../tasks/settle-result.ts';
+import { getTemplate } from '../templates/template-store.ts';
+import { backoffMs } from './backoff.ts';
+
+/** Why a running attempt is told to stop; given as the reason of its AbortSignal. */
+export type StopReason = 'claim_lost' | 'shutdown';
+
+export type AttemptDeps = {
+  sql: Sql;
+  boss: PgBoss;
+  engine: ExtractionEngine;
+  limits: JobLimits;
+  extractionTimeoutMs: number;
+  retryDelayMs: number;
+  retryDelayMaxMs: number;
+};
+
+/**
+ * One attempt at one result, from the claim to the settle. Never throws: what can't be settled is logged, and the heartbeat
+ * that stops with this attempt brings the result to another worker.
+ *
+ * @param stop fires with a StopReason
+ */
+export async function runAttempt(
+  deps: AttemptDeps,
+  claim: Claim,
+  job: HeldJob,
+  stop: AbortSignal,
+  log: Logger,
+): Promise<SettleOutcome | 'abandoned'> {
+  const ending = await extract(deps, claim, stop, log);
+  if (ending === undefined) return 'abandoned';
+  return await settle(deps, claim, job, ending, stop, log);
+}
+
+/** How the extraction ended, or undefined if the claim was lost meanwhile and there is nothing to say any more. */
+async function extract(
+  deps: AttemptDeps,
+  claim: Claim,
+  stop: AbortSignal,
+  log: Logger,
+): Promise<Ending | undefined> {
+  const timeout = AbortSignal.timeout(deps.extractionTimeoutMs);
+  const signal = AbortSignal.any([stop, timeout]);
+  try {
+    const template = await getTemplate(deps.sql, claim.templateId);
+    if (template === undefined) throw permanent('template_missing', 'The template of this task is gone.');
+    const content = await readContent(deps.sql, claim.storageKey);
+    if (content === undefined) throw permanent('document_missing', 'The document was deleted before it was read.');
+    const { filename, mediaType } = claim;
+    const output = await orAborted(
+      deps.engine.extract({ content, filename, mediaType, fields: template.fields, signal }),
+      signal,
+    );
+    return { kind: 'completed', data: output.data, usage: output.usage };
+  } catch (error) {
+    if (stop.aborted) return whenStopped(stop.reason as StopReason);
+    if (timeout.aborted) {
+      const message = `The extraction took longer than ${deps.extractionTimeoutMs / 1000} s.`;
+      return whenTransient(deps, claim, 'extraction_timeout', message);
+    }
+    return whenFailed(deps, claim, error, log);
+  }
+}
+
+/** An engine that does not listen to its signal must not keep the slot: its late answer goes nowhere. */
+function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const abort = (): void => reject(signal.reason);
+    if (signal.aborted) abort();
+    signal.addEventListener('abort', abort, { once: true });
+    work.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort));
+  });
+}
+
+function whenStopped(reason: StopReason): Ending | undefined {
+  if (reason === 'claim_lost') return undefined;
+  return { kind: 'released', code: 'worker_stopped', message: 'The worker was told to stop.', delayMs: 0 };
+}
+
+function whenTransient(deps: AttemptDeps, claim: Claim, code: string, message: string): Ending {
+  const { retryDelayMs: baseMs, retryDelayMaxMs: maxMs } = deps;
+  return { kind: 'retry', code, message, delayMs: backoffMs(claim.failedAttempts + 1, { baseMs, maxMs }) };
+}
+
+/** An unknown error is transient; a database that is away is nobody's paper's fault and spends nothing. */
+function whenFailed(deps: AttemptDeps, claim: Claim, error: unknown, log: Logger): Ending {
+  if (isDatabaseAway(error)) {
+    return { kind: 'deferred', code: 'database_away', message: 'The database was not reached.', delayMs: 1000 };
+  }
+  const { errorClass, code, message, retryAfterMs } = toExtractionError(error);
+  switch (errorClass) {
+    case 'permanent':
+      return { kind: 'error', code, message };
+    case 'transient':
+      log.warn('attempt failed', { code, error: describeError(error) });
+      return whenTransient(deps, claim, code, message);
+    case 'defer':
+      return { kind: 'deferred', code, message, delayMs: retryAfterMs ?? deps.retryDelayMs };
+    case 'configuration':
+      log.error('an operator must act: results wait', { code, error: describeError(error) });
+      return { kind: 'deferred', code, message, delayMs: retryAfterMs ?? 60_000 };
+  }
+}
+
+/** The longest that a finished extraction waits for a database to come back before it is left to another worker. */
+const SETTLE_FOR_MS = 60_000;
+
+/**
+ * Writes the ending. An extraction may have cost minutes and money, so a database that is away for a moment does not lose
+ * it; trying again is safe because the settle is fenced. A value that PostgreSQL refuses would be refused for ever: the
+ * result becomes an error instead.
+ */
+async function settle(
+  deps: AttemptDeps,
+  claim: Claim,
+  job: HeldJob,
+  ending: Ending,
+  stop: AbortSignal,
+  log: Logger,
+): Promise<SettleOutcome | 'abandoned'> {
+  const { taskId, resultId, attempt } = claim;
+  const until = Date.now() + SETTLE_FOR_MS;
+  for (let tries = 1; ; tries++) {
+    try {
+      return await settleResult(deps.sql, deps.boss, { taskId, resultId, attempt, job, ending }, deps.limits);
+    } catch (error) {
+      if (isRefusedValue(error) && ending.kind === 'completed') {
+        log.error('extracted values could not be stored', { error: describeError(error) });
+        const message = 'The extracted values could not be stored.';
+        return await settle(deps, claim, job, { kind: 'error', code: 'result_unstorable', message }, stop, log);
+      }
+      const lost = stop.aborted && stop.reason === 'claim_lost';
+      if (lost || Date.now() > until) {
+        log.error('attempt could not be settled: left to another worker', { error: describeError(error) });
+        return 'abandoned';
+      }
+      log.warn('settle failed, trying again', { tries, error: describeError(error) });
+      await sleep(Math.min(5000, 100 * 2 ** tries) * (0.5 + Math.random() / 2));
+    }
+  }
+}
