@@ -24,7 +24,9 @@ export async function openTestDatabase(file: string): Promise<TestDatabase> {
   const admin = postgres(withDatabase(server, 'postgres'), { max: 1, onnotice: () => {} });
   const template = await prepareTemplate(admin, server);
 
-  const stem = basename(fileURLToPath(file)).replace(/\.test\.ts$/, '').replace(/\W+/g, '_');
+  const stem = basename(fileURLToPath(file))
+    .replace(/\.test\.ts$/, '')
+    .replace(/\W+/g, '_');
   const name = `sheaf_test_${stem}_${process.pid}_${Date.now().toString(36)}`.slice(-60);
   await admin`create database ${admin(name)} template ${admin(template)}`;
   const url = withDatabase(server, name);

@@ -21,7 +21,6 @@ export type TestBench = TestDatabase & { boss: PgBoss };
 /** A database of the file's own with a queue on it; nothing runs by itself. */
 export async function openTestBench(file: string): Promise<TestBench> {
   const database = await openTestDatabase(file);
-  await database.sql`insert into asl_schema.template (id,name,version,fields) values (${TRIAL_TEMPLATE_ID}, 'tmp', 1, '[]') on conflict do nothing`; // TEMPORARY
   const boss = await startQueue({ databaseUrl: database.url, supervise: false, log: silent });
   after(() => boss.stop({ graceful: false }));
   return { ...database, boss };

@@ -1,0 +1,85 @@
+import os from 'node:os';
+import { fileURLToPath } from 'node:url';
+import { Piscina } from 'piscina';
+import { type ErrorClass, ExtractionError, permanent } from '../errors.ts';
+import type { EmbeddedResult, EmbeddedTask } from './embedded-worker.ts';
+import type { ExtractionEngine, ExtractionInput } from './engine.ts';
+
+export type EmbeddedEngineOptions = {
+  /** Papers read at the same time; more than that wait their turn. Default: one less than the cores, at least one. */
+  threads?: number;
+  /** JavaScript heap of one thread in megabytes. A paper that needs more is `document_too_complex`. Default 1024. */
+  threadMemoryMegabytes?: number;
+  /** An idle thread gives its memory back after this time. Default one minute. */
+  idleTimeoutMs?: number;
+};
+
+/**
+ * The engine that needs no server and no model: it reads the PDF itself, answers by rules and patterns, and gives passages
+ * for what rules cannot answer. It never gives a value that does not stand in the paper.
+ *
+ * All the work is done in worker threads, so the caller's event loop keeps its rhythm; a paper that exhausts a thread's
+ * memory or crashes it takes nothing else with it. The caller's buffer is copied and stays as it is.
+ *
+ * `extract` throws ExtractionErrors, all permanent: `document_empty`, `pdf_invalid`, `pdf_password`, `needs_ocr`,
+ * `text_undecodable`, `document_too_complex`, `pattern_invalid`. When the signal fires the thread is stopped and the
+ * signal's reason is thrown.
+ */
+export function createEmbeddedEngine(options: EmbeddedEngineOptions = {}): ExtractionEngine {
+  const pool = new Piscina<EmbeddedTask, EmbeddedResult>({
+    filename: WORKER_FILE,
+    minThreads: 0,
+    maxThreads: options.threads ?? Math.max(1, os.availableParallelism() - 1),
+    idleTimeout: options.idleTimeoutMs ?? 60_000,
+    concurrentTasksPerWorker: 1,
+    // The default would keep a thread from ending its own asynchronous work while it waits for the next paper.
+    atomics: 'disabled',
+    execArgv: WORKER_ARGUMENTS,
+    resourceLimits: { maxOldGenerationSizeMb: options.threadMemoryMegabytes ?? 1024 },
+  });
+  // A thread that dies between two papers is replaced by the pool; without a listener it would end the process.
+  pool.on('error', () => {});
+
+  return {
+    async extract(input: ExtractionInput) {
+      const { signal } = input;
+      signal.throwIfAborted();
+      const task: EmbeddedTask = {
+        content: ownBuffer(input.content),
+        mediaType: input.mediaType,
+        fields: [...input.fields],
+      };
+      let result: EmbeddedResult;
+      try {
+        result = await pool.run(task, { signal });
+      } catch (error) {
+        signal.throwIfAborted();
+        throw threadError(error);
+      }
+      if (!result.ok) throw new ExtractionError(result.errorClass, result.code, result.message);
+      return result.output;
+    },
+    close: () => pool.destroy(),
+  };
+}
+
+/** The worker stands beside this file, with the same ending: TypeScript in a checkout, JavaScript if it is ever built. */
+const ENDING = import.meta.url.endsWith('.ts') ? 'ts' : 'js';
+const WORKER_FILE = fileURLToPath(new URL(`./embedded-worker.${ENDING}`, import.meta.url));
+/** Said here rather than inherited, so that it does not matter how the process was started. */
+const WORKER_ARGUMENTS = ENDING === 'ts' ? ['--import', import.meta.resolve('tsx')] : [];
+
+/** Posting a view copies all of the buffer under it, and a database driver's buffer may be far larger than the paper. */
+function ownBuffer(content: Uint8Array): Uint8Array {
+  return content.byteLength === content.buffer.byteLength ? content : new Uint8Array(content);
+}
+
+function threadError(error: unknown): ExtractionError {
+  const code = error instanceof Error && 'code' in error ? error.code : undefined;
+  if (code === 'ERR_WORKER_OUT_OF_MEMORY') {
+    return permanent('document_too_complex', 'reading the document takes more memory than a thread has', error);
+  }
+  const errorClass: ErrorClass = 'transient';
+  const message = error instanceof Error ? error.message : String(error);
+  return new ExtractionError(errorClass, 'thread_failed', message, { cause: error });
+}
