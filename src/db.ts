@@ -64,8 +64,13 @@ export function isDatabaseAway(error: unknown): boolean {
   return CONNECTION_CODES.has(code) || /^(08...|57P0[1-3]|53300)$/.test(code);
 }
 
+/** Whether the same statement may succeed in a moment: the database was away, or another transaction was in the way. */
+export function isWorthAnotherTry(error: unknown): boolean {
+  // Serialization failures and deadlocks, a lock not available, a statement cancelled by a time-out.
+  return isDatabaseAway(error) || /^(40...|55P03|57014)$/.test(sqlState(error) ?? '');
+}
+
 /** Whether PostgreSQL refuses the values themselves (class 22, 54000 and its kind): another try would fail the same way. */
 export function isRefusedValue(error: unknown): boolean {
-  const state = sqlState(error);
-  return state !== undefined && /^(22...|54...)$/.test(state);
+  return /^(22...|54...)$/.test(sqlState(error) ?? '');
 }

@@ -28,6 +28,8 @@ async function main(): Promise<void> {
 }
 
 main().catch((error: unknown) => {
-  process.stderr.write(`${error instanceof ConfigError ? error.message : `sheaf can't start: ${describeError(error)}`}\n`);
+  process.stderr.write(
+    `${error instanceof ConfigError ? error.message : `sheaf can't start: ${describeError(error)}`}\n`,
+  );
   process.exit(1);
 });

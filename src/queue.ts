@@ -1,4 +1,4 @@
-import { type Db, type Job as BossJob, PgBoss } from 'pg-boss';
+import { type Job as BossJob, type Db, PgBoss } from 'pg-boss';
 import type { Sql, Tx } from './db.ts';
 import { describeError, type Logger } from './log.ts';
 
@@ -57,7 +57,9 @@ export async function insertJobs(boss: PgBoss, tx: Tx, jobs: readonly Job[], lim
     }));
     const inserted = await boss.insert(EXTRACT_QUEUE, rows, { ...on(tx), returnId: true });
     if (inserted?.length !== chunk.length) {
-      throw new Error(`${chunk.length - (inserted?.length ?? 0)} of ${chunk.length} jobs have a live twin in the queue`);
+      throw new Error(
+        `${chunk.length - (inserted?.length ?? 0)} of ${chunk.length} jobs have a live twin in the queue`,
+      );
     }
   }
 }

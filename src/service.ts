@@ -1,10 +1,12 @@
 import { randomBytes } from 'node:crypto';
+import type { Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { hostname } from 'node:os';
-import { serve } from '@hono/node-server';
 import type { Config } from './config.ts';
 import { connect } from './db.ts';
 import { createEmbeddedEngine } from './extraction/embedded-engine.ts';
 import { createApp } from './http/app.ts';
+import { startServer } from './http/server.ts';
 import { createLogger, describeError } from './log.ts';
 import { type JobLimits, startQueue } from './queue.ts';
 import { coalesce, listenWake, notifyWake } from './wake.ts';
@@ -63,11 +65,12 @@ export async function startService(config: Config): Promise<Service> {
   }
 
   let url: string | undefined;
+  let draining = false;
   if (config.roles.has('api')) {
-    const app = createApp({ sql, boss, config, limits, log });
-    const listening = await listen(app.fetch, config);
-    url = listening.url;
-    stops.push(listening.close);
+    const app = createApp({ sql, boss, config, log, isReady: () => !draining });
+    const server = await startServer(app, config);
+    url = urlOf(server.address() as AddressInfo);
+    stops.push(() => closeServer(server, config.shutdownGraceMs));
   }
 
   log.info('started', { roles: [...config.roles].join(','), url });
@@ -75,29 +78,23 @@ export async function startService(config: Config): Promise<Service> {
     url,
     async stop() {
       log.info('stopping');
+      draining = true;
       for (const stop of stops.reverse()) await stop();
       log.info('stopped');
     },
   };
 }
 
-/** Listens, or fails with what the system says, such as EADDRINUSE. `close` lets requests in flight end, for a time. */
-function listen(
-  fetch: Parameters<typeof serve>[0]['fetch'],
-  { host, port, shutdownGraceMs }: Pick<Config, 'host' | 'port' | 'shutdownGraceMs'>,
-): Promise<{ url: string; close: () => Promise<void> }> {
-  return new Promise((resolve, reject) => {
-    const server = serve({ fetch, hostname: host, port }, (address) => {
-      const name = address.family === 'IPv6' ? `[${address.address}]` : address.address;
-      resolve({ url: `http://${name}:${address.port}`, close });
-    });
-    server.on('error', reject);
-    const close = (): Promise<void> =>
-      new Promise((closed) => {
-        server.close(() => closed());
-        if (!('closeIdleConnections' in server)) return;
-        server.closeIdleConnections();
-        setTimeout(() => server.closeAllConnections(), shutdownGraceMs).unref();
-      });
+function urlOf({ family, address, port }: AddressInfo): string {
+  return `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`;
+}
+
+/** Takes no new connection, lets requests in flight end, and after `graceMs` waits no longer. */
+async function closeServer(server: Server, graceMs: number): Promise<void> {
+  const timer = setTimeout(() => server.closeAllConnections(), graceMs);
+  await new Promise((closed) => {
+    server.close(closed);
+    server.closeIdleConnections();
   });
+  clearTimeout(timer);
 }

@@ -16,7 +16,10 @@ export function storableMessage(message: string): string {
   const text = storableText(message);
   if (Buffer.byteLength(text) <= MAX_MESSAGE_BYTES) return text;
   // A cut inside a character shows as U+FFFD at the end.
-  const cut = Buffer.from(text).subarray(0, MAX_MESSAGE_BYTES - 3).toString('utf8').replace(/\uFFFD+$/, '');
+  const cut = Buffer.from(text)
+    .subarray(0, MAX_MESSAGE_BYTES - 3)
+    .toString('utf8')
+    .replace(/\uFFFD+$/, '');
   return `${cut}…`;
 }
 

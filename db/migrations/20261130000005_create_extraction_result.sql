@@ -10,6 +10,7 @@
 -- failed_attempts  counts the claims that were spent (a transient error, a worker that died). A wait asked for by a server
 --                  and a shutdown spend none, which is why this is not `attempt`.
 -- job_id           the pg-boss job that may deliver this row now; a delivery by any other job is a phantom.
+-- extracted_data   json, not jsonb: fields keep the order of their template, and nothing here looks inside.
 -- delivery         the job's retry count at the claim: a higher one proves that pg-boss has given up the earlier delivery.
 create table asl_schema.extraction_result (
   task_id         uuid        not null,
@@ -23,7 +24,7 @@ create table asl_schema.extraction_result (
   failed_attempts integer     not null default 0,
   job_id          uuid        not null,
   delivery        integer,
-  extracted_data  jsonb,
+  extracted_data  json,
   usage           jsonb,
   error_code      text,
   error_message   text,

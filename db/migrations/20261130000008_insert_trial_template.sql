@@ -59,9 +59,16 @@ values (
       "description": "Who paid for the trial: funded by, supported by, grant, sponsor, financial support, funding source."
     }
   ]$fields$::jsonb
-);
+)
+on conflict (id) do nothing;
 
 -- migrate:down
 
+-- Where tasks were made from it, it stays until its table goes.
 delete from asl_schema.template
-where id = '01939f00-0000-7000-8000-000000000001';
+where id = '01939f00-0000-7000-8000-000000000001'
+  and not exists (
+    select 1
+    from asl_schema.extraction_task
+    where template_id = '01939f00-0000-7000-8000-000000000001'
+  );

@@ -22,7 +22,7 @@ export type SweepCounts = { stale: number; lostJobs: number; closed: number };
  */
 export type SweepOutcome =
   | { outcome: 'busy' }
-  | ({ outcome: 'not_due' | 'swept'; /** Until the next full round. */ dueInMs: number } & SweepCounts);
+  | ({ outcome: 'not_due' | 'swept' /** Until the next full round. */; dueInMs: number } & SweepCounts);
 
 /**
  * One round of the aggregator over all open tasks: sweep what nobody will end any more, then close what has ended.
@@ -58,7 +58,10 @@ export async function sweepTasks(sql: Sql, options: SweepOptions): Promise<Sweep
  * open tasks are looked at, and in each only its `extracting` rows: (task_id, status) makes that as many rows as there are
  * slots.
  */
-export async function sweepStaleResults(tx: Sql | Tx, options: { staleAfterMs: number; limit: number }): Promise<number> {
+export async function sweepStaleResults(
+  tx: Sql | Tx,
+  options: { staleAfterMs: number; limit: number },
+): Promise<number> {
   const swept = await tx`
     with stale as (
       select r.task_id, r.id, r.attempt

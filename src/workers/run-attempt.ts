@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { PgBoss } from 'pg-boss';
-import { isDatabaseAway, isRefusedValue, type Sql } from '../db.ts';
+import { isDatabaseAway, isWorthAnotherTry, type Sql } from '../db.ts';
 import { readContent } from '../documents/document-store.ts';
 import { permanent, toExtractionError } from '../errors.ts';
 import type { ExtractionEngine } from '../extraction/engine.ts';
@@ -43,12 +43,7 @@ export async function runAttempt(
 }
 
 /** How the extraction ended, or undefined if the claim was lost meanwhile and there is nothing to say any more. */
-async function extract(
-  deps: AttemptDeps,
-  claim: Claim,
-  stop: AbortSignal,
-  log: Logger,
-): Promise<Ending | undefined> {
+async function extract(deps: AttemptDeps, claim: Claim, stop: AbortSignal, log: Logger): Promise<Ending | undefined> {
   const timeout = AbortSignal.timeout(deps.extractionTimeoutMs);
   const signal = AbortSignal.any([stop, timeout]);
   try {
@@ -117,8 +112,7 @@ const SETTLE_FOR_MS = 60_000;
 
 /**
  * Writes the ending. An extraction may have cost minutes and money, so a database that is away for a moment does not lose
- * it; trying again is safe because the settle is fenced. A value that PostgreSQL refuses would be refused for ever: the
- * result becomes an error instead.
+ * it; trying again is safe because the settle is fenced. Values that can't be written, now or ever, make the result an error.
  */
 async function settle(
   deps: AttemptDeps,
@@ -134,13 +128,13 @@ async function settle(
     try {
       return await settleResult(deps.sql, deps.boss, { taskId, resultId, attempt, job, ending }, deps.limits);
     } catch (error) {
-      if (isRefusedValue(error) && ending.kind === 'completed') {
+      if (!isWorthAnotherTry(error) && ending.kind === 'completed') {
         log.error('extracted values could not be stored', { error: describeError(error) });
         const message = 'The extracted values could not be stored.';
         return await settle(deps, claim, job, { kind: 'error', code: 'result_unstorable', message }, stop, log);
       }
       const lost = stop.aborted && stop.reason === 'claim_lost';
-      if (lost || Date.now() > until) {
+      if (lost || !isWorthAnotherTry(error) || Date.now() > until) {
         log.error('attempt could not be settled: left to another worker', { error: describeError(error) });
         return 'abandoned';
       }

@@ -118,7 +118,10 @@ test('a paper that silences every worker ends as an error when its attempts are 
   ]);
   const { row, attempts } = await readResult(sql, resultId);
   assert.deepEqual([row.status, row.error_code, row.attempt, row.failed_attempts], ['error', 'worker_lost', 2, 2]);
-  assert.deepEqual(attempts.map(({ outcome }) => outcome), ['lost', 'lost']);
+  assert.deepEqual(
+    attempts.map(({ outcome }) => outcome),
+    ['lost', 'lost'],
+  );
 });
 
 for (const status of ['completed', 'error', 'cancelled'] as const) {
@@ -191,7 +194,12 @@ test('claims and settles never touch the row of the task', async () => {
   ] as const;
   for (const [i, { claim, job }] of taken.entries()) {
     const { resultId, attempt } = claim;
-    await settleResult(sql, boss, { taskId, resultId, attempt, job, ending: endings[i] as (typeof endings)[0] }, limits);
+    await settleResult(
+      sql,
+      boss,
+      { taskId, resultId, attempt, job, ending: endings[i] as (typeof endings)[0] },
+      limits,
+    );
   }
   assert.deepEqual(await version(), before);
 });

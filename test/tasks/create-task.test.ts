@@ -25,7 +25,12 @@ async function counts(projectId: string) {
 
 test('a task comes with one result and one job for each document, in the order of the request', async () => {
   const documentIds = (await makeDocuments(sql, 'order', 25)).reverse();
-  const created = await createTask(sql, boss, { projectId: 'order', templateId, documentIds, idempotencyKey: null }, limits);
+  const created = await createTask(
+    sql,
+    boss,
+    { projectId: 'order', templateId, documentIds, idempotencyKey: null },
+    limits,
+  );
   assert.equal(created.outcome, 'created');
   if (created.outcome !== 'created') return;
   const { taskId, createdAt, ...task } = created.task;
@@ -41,7 +46,12 @@ test('a task comes with one result and one job for each document, in the order o
   const results = await listResults(sql, { taskId, limit: 100 });
   assert.deepEqual(
     results.map(({ documentId, filename, status, attempts }) => ({ documentId, filename, status, attempts })),
-    documentIds.map((documentId, i) => ({ documentId, filename: `paper-${24 - i}.txt`, status: 'pending', attempts: 0 })),
+    documentIds.map((documentId, i) => ({
+      documentId,
+      filename: `paper-${24 - i}.txt`,
+      status: 'pending',
+      attempts: 0,
+    })),
   );
   assert.deepEqual(await counts('order'), { tasks: 1, results: 25, jobs: 25 });
   assert.deepEqual(await taskProgress(sql, taskId), {
@@ -52,7 +62,12 @@ test('a task comes with one result and one job for each document, in the order o
 
 test('a job carries ids alone, under 1 kB, expires, and its queue has a plain name', async () => {
   const documentIds = await makeDocuments(sql, 'payload', 1);
-  const created = await createTask(sql, boss, { projectId: 'payload', templateId, documentIds, idempotencyKey: null }, limits);
+  const created = await createTask(
+    sql,
+    boss,
+    { projectId: 'payload', templateId, documentIds, idempotencyKey: null },
+    limits,
+  );
   assert.ok(created.outcome === 'created');
   const [job] = await sql`
     select
@@ -151,7 +166,10 @@ test('requests without a key never meet: each makes a task of its own', async ()
   const documentIds = await makeDocuments(sql, 'nokey', 1);
   const request = { projectId: 'nokey', templateId, documentIds, idempotencyKey: null };
   const outcomes = await Promise.all([1, 2, 3].map(() => createTask(sql, boss, request, limits)));
-  assert.deepEqual(outcomes.map(({ outcome }) => outcome), ['created', 'created', 'created']);
+  assert.deepEqual(
+    outcomes.map(({ outcome }) => outcome),
+    ['created', 'created', 'created'],
+  );
 });
 
 test('unknown documents, and those of another project, are named, at most twenty, and nothing is made', async () => {

@@ -101,7 +101,10 @@ for (const kind of ['deferred', 'released'] as const) {
     }
     const { row, attempts } = await readResult(sql, resultId);
     assert.deepEqual([row.status, row.attempt, row.failed_attempts], ['pending', 6, 0]);
-    assert.deepEqual(attempts.map(({ outcome }) => outcome), Array(6).fill(kind));
+    assert.deepEqual(
+      attempts.map(({ outcome }) => outcome),
+      Array(6).fill(kind),
+    );
     await passDelay(resultId);
     assert.equal(await settle(await takeResult(bench, 2), { kind: 'completed', data: {} }), 'completed');
 
@@ -147,7 +150,9 @@ test('a late worker changes nothing, whatever happened to its result meanwhile',
         await happen(held);
         const look = async () => ({
           rows: [...(await sql`select * from asl_schema.extraction_result where id = ${resultIds[0] as string}`)],
-          attempts: [...(await sql`select * from asl_schema.extraction_attempt where result_id = ${resultIds[0] as string}`)],
+          attempts: [
+            ...(await sql`select * from asl_schema.extraction_attempt where result_id = ${resultIds[0] as string}`),
+          ],
           progress: await taskProgress(sql, taskId),
         });
         const before = await look();

@@ -50,7 +50,10 @@ test('a result in work without a sign of life for half an hour becomes an error;
   assert.deepEqual(round, { outcome: 'swept', dueInMs: 0, stale: 1, lostJobs: 0, closed: 0 });
   const { row, attempts } = await readResult(sql, old.claim.resultId);
   assert.deepEqual([row.status, row.error_code, row.failed_attempts], ['error', 'extraction_stalled', 1]);
-  assert.deepEqual(attempts.map(({ outcome }) => outcome), ['lost']);
+  assert.deepEqual(
+    attempts.map(({ outcome }) => outcome),
+    ['lost'],
+  );
   const after = await sql`select * from asl_schema.extraction_result where id <> ${old.claim.resultId} order by id`;
   assert.deepEqual([...after], [...untouched]);
   assert.equal(await complete(old), 'stale', 'the worker wakes up too late');
@@ -73,11 +76,17 @@ for (const [what, lose] of Object.entries(losses)) {
       await lose((await readResult(sql, resultId)).row.job_id);
     }
     assert.deepEqual(await sweep(), { outcome: 'swept', dueInMs: 0, stale: 0, lostJobs: 2, closed: 0 });
-    for (const [resultId, failedAttempts] of [[working.claim.resultId, 1], [waiting, 0]] as const) {
+    for (const [resultId, failedAttempts] of [
+      [working.claim.resultId, 1],
+      [waiting, 0],
+    ] as const) {
       const { row } = await readResult(sql, resultId);
       assert.deepEqual([row.status, row.error_code, row.failed_attempts], ['error', 'job_lost', failedAttempts]);
     }
-    assert.deepEqual((await readResult(sql, working.claim.resultId)).attempts.map((a) => a.outcome), ['lost']);
+    assert.deepEqual(
+      (await readResult(sql, working.claim.resultId)).attempts.map((a) => a.outcome),
+      ['lost'],
+    );
     assert.deepEqual(await readResult(sql, alive), before);
     await complete(await takeResult(bench));
     const round = await sweep();
@@ -150,7 +159,10 @@ test('a task closes when its last result ends, whether that was completed or an 
     const round = await sweep();
     assert.equal('closed' in round && round.closed, left === 0 ? 1 : 0);
     const task = await getTask(sql, taskId);
-    assert.deepEqual([task?.status, task?.completedAt !== null], left === 0 ? ['completed', true] : ['processing', false]);
+    assert.deepEqual(
+      [task?.status, task?.completedAt !== null],
+      left === 0 ? ['completed', true] : ['processing', false],
+    );
   }
   assert.deepEqual((await taskProgress(sql, taskId))?.progress, {
     total: 3,
@@ -178,7 +190,10 @@ test('twenty processes that look at the same moment close a task once between th
   await makeTask(bench, 20);
   await Promise.all((await takeResults(bench, 20)).map(complete));
   const rounds = await Promise.all(Array.from({ length: 20 }, () => sweep()));
-  assert.equal(rounds.reduce((sum, round) => sum + ('closed' in round ? round.closed : 0), 0), 1);
+  assert.equal(
+    rounds.reduce((sum, round) => sum + ('closed' in round ? round.closed : 0), 0),
+    1,
+  );
 });
 
 test('results put back while a close waits for the task keep it open', async () => {
