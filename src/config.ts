@@ -41,7 +41,7 @@ const environment = v.object({
   ),
   LOG_LEVEL: v.optional(v.picklist(['debug', 'info', 'warn', 'error']), 'info'),
   WORKER_SLOTS: integer(10, 1, 1000),
-  ENGINE_THREADS: integer(Math.max(1, availableParallelism() - 1), 1, 256),
+  ENGINE_THREADS: integer(Math.max(2, availableParallelism() - 1), 1, 256),
   POLL_INTERVAL_MS: integer(1000, 50, 60_000),
   MAX_ATTEMPTS: integer(4, 1, 100),
   RETRY_DELAY_SECONDS: integer(10, 0, day),

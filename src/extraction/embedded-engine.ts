@@ -1,15 +1,17 @@
-import os from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { Piscina } from 'piscina';
 import { type ErrorClass, ExtractionError, permanent } from '../errors.ts';
 import type { EmbeddedResult, EmbeddedTask } from './embedded-worker.ts';
 import type { ExtractionEngine, ExtractionInput } from './engine.ts';
+import { createSemaphore } from './semaphore.ts';
 
 export type EmbeddedEngineOptions = {
-  /** Papers read at the same time; more than that wait their turn. Default: one less than the cores, at least one. */
-  threads?: number;
+  /** Papers read at the same time; more than that wait their turn. */
+  threads: number;
   /** JavaScript heap of one thread in megabytes. A paper that needs more is `document_too_complex`. Default 1024. */
   threadMemoryMegabytes?: number;
+  /** The longest that one paper may keep a thread; a paper that needs more is `document_too_complex`. Default 5 minutes. */
+  paperTimeoutMs?: number;
   /** An idle thread gives its memory back after this time. Default one minute. */
   idleTimeoutMs?: number;
 };
@@ -25,11 +27,14 @@ export type EmbeddedEngineOptions = {
  * `text_undecodable`, `document_too_complex`, `pattern_invalid`. When the signal fires the thread is stopped and the
  * signal's reason is thrown.
  */
-export function createEmbeddedEngine(options: EmbeddedEngineOptions = {}): ExtractionEngine {
+export function createEmbeddedEngine(options: EmbeddedEngineOptions): ExtractionEngine {
+  const { threads, paperTimeoutMs = 300_000 } = options;
+  // The pool has a queue too, but does not say when a task leaves it: waiting must not count as reading.
+  const turns = createSemaphore(threads);
   const pool = new Piscina<EmbeddedTask, EmbeddedResult>({
     filename: WORKER_FILE,
     minThreads: 0,
-    maxThreads: options.threads ?? Math.max(1, os.availableParallelism() - 1),
+    maxThreads: threads,
     idleTimeout: options.idleTimeoutMs ?? 60_000,
     concurrentTasksPerWorker: 1,
     // The default would keep a thread from ending its own asynchronous work while it waits for the next paper.
@@ -43,7 +48,8 @@ export function createEmbeddedEngine(options: EmbeddedEngineOptions = {}): Extra
   return {
     async extract(input: ExtractionInput) {
       const { signal } = input;
-      signal.throwIfAborted();
+      const leave = await input.whileWaiting(turns.enter(signal));
+      const timeout = AbortSignal.timeout(paperTimeoutMs);
       const task: EmbeddedTask = {
         content: ownBuffer(input.content),
         mediaType: input.mediaType,
@@ -51,10 +57,16 @@ export function createEmbeddedEngine(options: EmbeddedEngineOptions = {}): Extra
       };
       let result: EmbeddedResult;
       try {
-        result = await pool.run(task, { signal });
+        result = await pool.run(task, { signal: AbortSignal.any([signal, timeout]) });
       } catch (error) {
         signal.throwIfAborted();
+        if (timeout.aborted) {
+          const message = `reading the document takes longer than ${paperTimeoutMs / 1000} s`;
+          throw permanent('document_too_complex', message, error);
+        }
         throw threadError(error);
+      } finally {
+        leave();
       }
       if (!result.ok) throw new ExtractionError(result.errorClass, result.code, result.message);
       return result.output;

@@ -9,6 +9,11 @@ export type ExtractionInput = {
   fields: readonly TemplateField[];
   /** Fires when the attempt is given up: time is over, the claim was lost, the process stops. */
   signal: AbortSignal;
+  /**
+   * Stops the attempt's clock while it waits for something that is scarce (a thread, a permit, a server's pause), so that a
+   * crowd before it does not use up its time.
+   */
+  whileWaiting<T>(wait: Promise<T>): Promise<T>;
 };
 
 /** A stretch of the paper's text: pages count from 1, offsets from 0 in UTF-16 units of that page's text. */

@@ -10,6 +10,7 @@ import type { Claim } from '../tasks/claim-results.ts';
 import { type Ending, type SettleOutcome, settleResult } from '../tasks/settle-result.ts';
 import { getTemplate } from '../templates/template-store.ts';
 import { backoffMs } from './backoff.ts';
+import { startTimeLimit } from './time-limit.ts';
 
 /** Why a running attempt is told to stop; given as the reason of its AbortSignal. */
 export type StopReason = 'claim_lost' | 'shutdown';
@@ -44,8 +45,8 @@ export async function runAttempt(
 
 /** How the extraction ended, or undefined if the claim was lost meanwhile and there is nothing to say any more. */
 async function extract(deps: AttemptDeps, claim: Claim, stop: AbortSignal, log: Logger): Promise<Ending | undefined> {
-  const timeout = AbortSignal.timeout(deps.extractionTimeoutMs);
-  const signal = AbortSignal.any([stop, timeout]);
+  const time = startTimeLimit(deps.extractionTimeoutMs);
+  const signal = AbortSignal.any([stop, time.signal]);
   try {
     const template = await getTemplate(deps.sql, claim.templateId);
     if (template === undefined) throw permanent('template_missing', 'The template of this task is gone.');
@@ -53,17 +54,26 @@ async function extract(deps: AttemptDeps, claim: Claim, stop: AbortSignal, log: 
     if (content === undefined) throw permanent('document_missing', 'The document was deleted before it was read.');
     const { filename, mediaType } = claim;
     const output = await orAborted(
-      deps.engine.extract({ content, filename, mediaType, fields: template.fields, signal }),
+      deps.engine.extract({
+        content,
+        filename,
+        mediaType,
+        fields: template.fields,
+        signal,
+        whileWaiting: time.whileWaiting,
+      }),
       signal,
     );
     return { kind: 'completed', data: output.data, usage: output.usage };
   } catch (error) {
     if (stop.aborted) return whenStopped(stop.reason as StopReason);
-    if (timeout.aborted) {
+    if (time.signal.aborted) {
       const message = `The extraction took longer than ${deps.extractionTimeoutMs / 1000} s.`;
       return whenTransient(deps, claim, 'extraction_timeout', message);
     }
     return whenFailed(deps, claim, error, log);
+  } finally {
+    time.clear();
   }
 }
 

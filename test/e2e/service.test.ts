@@ -56,83 +56,89 @@ test('the sample papers become the table that their authors know, and the broken
   assert.equal(await service.stop(), 0);
 });
 
-test('real papers and broken files in one task: each broken one ends as its own error, the others are read', {
-  skip: withoutCorpus,
-}, async () => {
-  const service = await startProcess(databaseUrl);
-  const api = client(service.url);
-  const files = ['pdf', 'broken'].flatMap((folder) =>
-    corpusFiles(folder).map((name) => corpusPath(`${folder}/${name}`)),
-  );
-  const documentIds = await api.upload('corpus', files);
-  const taskId = await api.createTask('corpus', TRIAL_TEMPLATE_ID, documentIds);
-  await api.closed(taskId);
-  const results = await api.results(taskId);
-  const codes = Object.fromEntries(results.map(({ filename, error }) => [filename, error?.code ?? null]));
-  assert.deepEqual(codes, {
-    ...Object.fromEntries(corpusFiles('pdf').map((name) => [name, null])),
-    'html.pdf': 'pdf_invalid',
-    'not-a-pdf.pdf': 'pdf_invalid',
-    'owner-password.pdf': null,
-    'password.pdf': 'pdf_password',
-    'scanned.pdf': 'needs_ocr',
-    'truncated.pdf': 'pdf_invalid',
-    'zero.pdf': 'document_empty',
-  });
-  const trial = results.find((result) => result.filename === 'smoking-pregnancy-trial.pdf');
-  assert.ok(trial);
-  assert.equal(fieldsOf(trial).randomised?.value, true);
-  assert.equal(await service.stop(), 0);
-});
+test(
+  'real papers and broken files in one task: each broken one ends as its own error, the others are read',
+  skipWithoutCorpus,
+  async () => {
+    const service = await startProcess(databaseUrl);
+    const api = client(service.url);
+    const files = ['pdf', 'broken'].flatMap((folder) =>
+      corpusFiles(folder).map((name) => corpusPath(`${folder}/${name}`)),
+    );
+    const documentIds = await api.upload('corpus', files);
+    const taskId = await api.createTask('corpus', TRIAL_TEMPLATE_ID, documentIds);
+    await api.closed(taskId);
+    const results = await api.results(taskId);
+    const codes = Object.fromEntries(results.map(({ filename, error }) => [filename, error?.code ?? null]));
+    assert.deepEqual(codes, {
+      ...Object.fromEntries(corpusFiles('pdf').map((name) => [name, null])),
+      'html.pdf': 'pdf_invalid',
+      'not-a-pdf.pdf': 'pdf_invalid',
+      'owner-password.pdf': null,
+      'password.pdf': 'pdf_password',
+      'scanned.pdf': 'needs_ocr',
+      'truncated.pdf': 'pdf_invalid',
+      'zero.pdf': 'document_empty',
+    });
+    const trial = results.find((result) => result.filename === 'smoking-pregnancy-trial.pdf');
+    assert.ok(trial);
+    assert.equal(fieldsOf(trial).randomised?.value, true);
+    assert.equal(await service.stop(), 0);
+  },
+);
 
-test('a task over 124 real papers is shared by two processes; registration numbers are right, and all values stand in their papers', {
-  skip: withoutCorpus,
-}, async () => {
-  const services = await Promise.all([startProcess(databaseUrl), startProcess(databaseUrl)]);
-  const api = client(services[0].url);
-  const texts = corpusFiles('text');
-  const files = ['text', 'pdf'].flatMap((folder) => corpusFiles(folder).map((name) => corpusPath(`${folder}/${name}`)));
-  const documentIds = await api.upload('all', files);
-  const taskId = await api.createTask('all', TRIAL_TEMPLATE_ID, documentIds);
-  const progress = await api.closed(taskId, 120_000);
-  assert.deepEqual([progress.total, progress.success], [documentIds.length, documentIds.length]);
+test(
+  'a task over 124 real papers is shared by two processes; registration numbers are right, and all values stand in their papers',
+  skipWithoutCorpus,
+  async () => {
+    const services = await Promise.all([startProcess(databaseUrl), startProcess(databaseUrl)]);
+    const api = client(services[0].url);
+    const texts = corpusFiles('text');
+    const files = ['text', 'pdf'].flatMap((folder) =>
+      corpusFiles(folder).map((name) => corpusPath(`${folder}/${name}`)),
+    );
+    const documentIds = await api.upload('all', files);
+    const taskId = await api.createTask('all', TRIAL_TEMPLATE_ID, documentIds);
+    const progress = await api.closed(taskId, 120_000);
+    assert.deepEqual([progress.total, progress.success], [documentIds.length, documentIds.length]);
 
-  const workers = await sql`
+    const workers = await sql`
     select worker, count(*)::int as papers
     from asl_schema.extraction_attempt where task_id = ${taskId} group by worker`;
-  assert.equal(workers.length, 2);
-  for (const { papers } of workers) assert.ok(papers >= 20, `one process did ${papers} of ${documentIds.length}`);
+    assert.equal(workers.length, 2);
+    for (const { papers } of workers) assert.ok(papers >= 20, `one process did ${papers} of ${documentIds.length}`);
 
-  const results = new Map((await api.results(taskId)).map((result) => [result.filename, result]));
-  let standing = 0;
-  let right = 0;
-  for (const { file, number, standsInText } of goldRegistrations()) {
-    if (!standsInText) continue;
-    standing += 1;
-    const result = results.get(file);
-    if (result && fieldsOf(result).registration_number?.value === number) right += 1;
-  }
-  assert.ok(standing > 40 && right / standing >= 0.95, `${right} of ${standing} registration numbers are right`);
-
-  for (const name of texts) {
-    const text = (await readFile(corpusPath(`text/${name}`), 'utf8')).replaceAll(/\s+/g, ' ');
-    const result = results.get(name);
-    assert.ok(result);
-    for (const [key, field] of Object.entries(fieldsOf(result))) {
-      const quotes = [field.quote, ...(field.passages ?? []).map((passage) => passage.text)];
-      for (const quote of quotes) {
-        if (quote === null) continue;
-        assert.ok(
-          text.includes(quote.replaceAll(/\s+/g, ' ')),
-          `${result.filename}: ${key} rests on words that are not there`,
-        );
-      }
-      assert.equal(field.value === null, field.status !== 'found');
-      if (field.status === 'found') assert.ok(field.quote);
+    const results = new Map((await api.results(taskId)).map((result) => [result.filename, result]));
+    let standing = 0;
+    let right = 0;
+    for (const { file, number, standsInText } of goldRegistrations()) {
+      if (!standsInText) continue;
+      standing += 1;
+      const result = results.get(file);
+      if (result && fieldsOf(result).registration_number?.value === number) right += 1;
     }
-  }
-  assert.deepEqual(await Promise.all(services.map((service) => service.stop())), [0, 0]);
-});
+    assert.ok(standing > 40 && right / standing >= 0.95, `${right} of ${standing} registration numbers are right`);
+
+    for (const name of texts) {
+      const text = (await readFile(corpusPath(`text/${name}`), 'utf8')).replaceAll(/\s+/g, ' ');
+      const result = results.get(name);
+      assert.ok(result);
+      for (const [key, field] of Object.entries(fieldsOf(result))) {
+        const quotes = [field.quote, ...(field.passages ?? []).map((passage) => passage.text)];
+        for (const quote of quotes) {
+          if (quote === null) continue;
+          assert.ok(
+            text.includes(quote.replaceAll(/\s+/g, ' ')),
+            `${result.filename}: ${key} rests on words that are not there`,
+          );
+        }
+        assert.equal(field.value === null, field.status !== 'found');
+        if (field.status === 'found') assert.ok(field.quote);
+      }
+    }
+    assert.deepEqual(await Promise.all(services.map((service) => service.stop())), [0, 0]);
+  },
+);
 
 test('api, worker and aggregator in processes of their own work through PostgreSQL alone, and the task closes within a second', async () => {
   const [apiOnly, workerOnly, aggregatorOnly] = await Promise.all(

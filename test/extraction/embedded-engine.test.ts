@@ -10,7 +10,15 @@ const SMALL = new TextEncoder().encode('TITLE: Aspirin for headache in adults\nM
 
 function input(content: Uint8Array, more: Partial<ExtractionInput> = {}): ExtractionInput {
   const signal = new AbortController().signal;
-  return { content, filename: 'paper.txt', mediaType: 'text/plain', fields: FIELDS, signal, ...more };
+  return {
+    content,
+    filename: 'paper.txt',
+    mediaType: 'text/plain',
+    fields: FIELDS,
+    signal,
+    whileWaiting: (wait) => wait,
+    ...more,
+  };
 }
 
 describe('the embedded engine', () => {
@@ -102,7 +110,25 @@ test('a paper that exhausts its thread is too complex, and the others go on', as
   }
 });
 
-/** Twenty million characters of prose: several seconds of work. */
-function longText(): Uint8Array {
-  return new TextEncoder().encode('The patients took part in a study of 12 weeks. '.repeat(420_000));
+test('a paper that keeps its thread for too long is too complex; one that waited behind it has its whole time left', async () => {
+  const engine = createEmbeddedEngine({ threads: 1, paperTimeoutMs: 2500 });
+  try {
+    let waits = 0;
+    const whileWaiting = <T>(wait: Promise<T>): Promise<T> => {
+      waits += 1;
+      return wait;
+    };
+    const long = engine.extract(input(longText(2), { whileWaiting }));
+    const behind = engine.extract(input(SMALL, { whileWaiting }));
+    await assert.rejects(long, { code: 'document_too_complex', errorClass: 'permanent' });
+    assert.equal((await behind).data.title?.status, 'found');
+    assert.equal(waits, 2);
+  } finally {
+    await engine.close();
+  }
+});
+
+/** Twenty million characters of prose, or a multiple of that: several seconds of work. */
+function longText(times = 1): Uint8Array {
+  return new TextEncoder().encode('The patients took part in a study of 12 weeks. '.repeat(420_000 * times));
 }
