@@ -31,6 +31,7 @@ $(installed): package.json package-lock.json
 	  else rm -f node_modules/.bin/node; fi; \
 	done
 	@($(bin) $(node_is_new)) || { echo "this platform has no Node among the packages: install 22.12 or newer" >&2; exit 1; }
+	@$(bin) node scripts/patch-driver.mjs
 	@touch $(installed)
 
 migrate: $(installed) ## Bring the database to the current schema; creates it if need be

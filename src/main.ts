@@ -1,6 +1,5 @@
 import { existsSync } from 'node:fs';
 import { ConfigError, loadConfig } from './config.ts';
-import { isDatabaseAway } from './db.ts';
 import { describeError } from './log.ts';
 import { startService } from './service.ts';
 
@@ -8,11 +7,6 @@ import { startService } from './service.ts';
 async function main(): Promise<void> {
   if (existsSync('.env')) process.loadEnvFile('.env');
   const config = loadConfig();
-  // A connection that breaks while the driver asks for its array types rejects a promise that nobody can hold. The statement
-  // that wanted the connection fails by itself, and is handled where it stands.
-  process.on('unhandledRejection', (error) => {
-    if (!isDatabaseAway(error)) throw error;
-  });
   const service = await startService(config);
   if (service.url !== undefined) process.stdout.write(`Sheaf listens on ${service.url}\n`);
   else process.stdout.write(`Sheaf runs as ${[...config.roles].join(', ')}\n`);
