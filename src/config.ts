@@ -28,6 +28,7 @@ const environment = v.object({
     v.regex(/^postgres(ql)?:\/\//, 'must start with postgres://'),
   ),
   DATABASE_POOL_SIZE: integer(10, 2, 1000),
+  DATABASE_SILENCE_SECONDS: integer(30, 1, 3600),
   HOST: v.optional(v.pipe(v.string(), v.trim(), v.nonEmpty()), '127.0.0.1'),
   PORT: integer(8080, 0, 65_535),
   ROLES: v.optional(
@@ -48,6 +49,7 @@ const environment = v.object({
   RETRY_DELAY_MAX_SECONDS: integer(600, 0, day),
   EXTRACTION_TIMEOUT_SECONDS: integer(600, 1, day),
   HEARTBEAT_SECONDS: integer(10, 10, 600),
+  TAKEOVER_SECONDS: integer(30, 12, day),
   JOB_EXPIRY_SECONDS: integer(1800, 60, day),
   STALE_AFTER_SECONDS: integer(1800, 60, 7 * day),
   AGGREGATOR_INTERVAL_SECONDS: integer(10, 1, 600),
@@ -66,6 +68,7 @@ const environment = v.object({
 export type Config = {
   databaseUrl: string;
   databasePoolSize: number;
+  databaseSilenceMs: number;
   host: string;
   port: number;
   roles: ReadonlySet<Role>;
@@ -78,6 +81,8 @@ export type Config = {
   retryDelayMaxMs: number;
   extractionTimeoutMs: number;
   heartbeatSeconds: number;
+  /** How often lapsed heartbeats are looked for, so that a dead worker's result has another within TAKEOVER_SECONDS. */
+  queueMonitorSeconds: number;
   jobExpirySeconds: number;
   staleAfterMs: number;
   aggregatorIntervalMs: number;
@@ -116,12 +121,16 @@ export function loadConfig(env: Record<string, string | undefined> = process.env
     fault(e.JOB_EXPIRY_SECONDS > e.STALE_AFTER_SECONDS, 'JOB_EXPIRY_SECONDS', 'STALE_AFTER_SECONDS'),
     fault(e.RETRY_DELAY_SECONDS > e.RETRY_DELAY_MAX_SECONDS, 'RETRY_DELAY_SECONDS', 'RETRY_DELAY_MAX_SECONDS'),
     fault(e.MAX_DOCUMENT_BYTES > e.MAX_UPLOAD_BYTES, 'MAX_DOCUMENT_BYTES', 'MAX_UPLOAD_BYTES'),
-    e.HEARTBEAT_SECONDS >= e.JOB_EXPIRY_SECONDS ? 'HEARTBEAT_SECONDS must be less than JOB_EXPIRY_SECONDS' : undefined,
+    e.HEARTBEAT_SECONDS + 2 > e.TAKEOVER_SECONDS
+      ? 'TAKEOVER_SECONDS must be at least 2 more than HEARTBEAT_SECONDS'
+      : undefined,
+    e.TAKEOVER_SECONDS >= e.JOB_EXPIRY_SECONDS ? 'TAKEOVER_SECONDS must be less than JOB_EXPIRY_SECONDS' : undefined,
   ].filter((text) => text !== undefined);
   if (faults.length > 0) throw new ConfigError(faults);
   return {
     databaseUrl: e.DATABASE_URL,
     databasePoolSize: e.DATABASE_POOL_SIZE,
+    databaseSilenceMs: e.DATABASE_SILENCE_SECONDS * 1000,
     host: e.HOST,
     port: e.PORT,
     roles: new Set(e.ROLES),
@@ -134,6 +143,8 @@ export function loadConfig(env: Record<string, string | undefined> = process.env
     retryDelayMaxMs: e.RETRY_DELAY_MAX_SECONDS * 1000,
     extractionTimeoutMs: e.EXTRACTION_TIMEOUT_SECONDS * 1000,
     heartbeatSeconds: e.HEARTBEAT_SECONDS,
+    // Two passes of the monitor, and the rest for a poll and a start.
+    queueMonitorSeconds: Math.max(1, Math.floor((e.TAKEOVER_SECONDS - e.HEARTBEAT_SECONDS) / 3)),
     jobExpirySeconds: e.JOB_EXPIRY_SECONDS,
     staleAfterMs: e.STALE_AFTER_SECONDS * 1000,
     aggregatorIntervalMs: e.AGGREGATOR_INTERVAL_SECONDS * 1000,

@@ -1,3 +1,4 @@
+import { Socket } from 'node:net';
 import postgres from 'postgres';
 
 /** The pool: each statement on a connection of its own choosing. */
@@ -10,17 +11,57 @@ export type ConnectOptions = {
   max: number;
   /** Shown in pg_stat_activity. */
   applicationName: string;
+  /**
+   * A connection on which nothing has moved for this long is given up, also while a statement runs: a server or a network
+   * that went away without a word would otherwise hold whoever asked for ever. Longer than any statement of ours takes.
+   */
+  silenceMs?: number | undefined;
+  /** Told of every statement just before it is sent. */
+  onStatement?: ((text: string) => void) | undefined;
 };
 
 /** Opens a lazy pool: nothing connects before the first statement. */
 export function connect(databaseUrl: string, options: ConnectOptions): Sql {
+  const { silenceMs, onStatement } = options;
   return postgres(databaseUrl, {
     max: options.max,
     connect_timeout: 10,
-    connection: { application_name: options.applicationName },
+    // Seconds before a connection that failed is tried again. The driver's own rule comes to twenty after a short outage.
+    backoff: (failures: number) => Math.min(1, 0.05 * 2 ** failures),
+    connection: {
+      application_name: options.applicationName,
+      // A process that stops in mid-transaction, alive but silent, must not keep its locks from everybody else.
+      idle_in_transaction_session_timeout: 30_000,
+      // The server finds out within a minute that a client is gone without a word, and frees its locks.
+      tcp_keepalives_idle: 30,
+      tcp_keepalives_interval: 10,
+      tcp_keepalives_count: 3,
+    },
     // "relation already exists, skipping" and its kind are for people at a prompt.
     onnotice: () => {},
-  });
+    ...(onStatement ? { debug: (_connection: number, text: string) => onStatement(text) } : {}),
+    ...(silenceMs ? { socket: (target: Target) => openSocket(target, silenceMs) } : {}),
+  } as postgres.Options<Record<string, never>>) as Sql;
+}
+
+/** Where the driver wants to connect to: a path for a Unix socket, else the first of its hosts. */
+type Target = { path?: string | undefined; host: string[]; port: number[] };
+
+/** Not awaited: the driver writes its greeting at once, and hears of a refusal as of any other error of the socket. */
+function openSocket({ path, host, port }: Target, silenceMs: number): Socket {
+  const socket = new WatchedSocket();
+  socket.setTimeout(silenceMs);
+  if (path) return socket.connect(path);
+  return socket.connect({ host: host[0] ?? 'localhost', port: port[0] ?? 5432 });
+}
+
+/** Ends itself when it times out. Not by a listener: the driver removes all of them when it goes on to TLS. */
+class WatchedSocket extends Socket {
+  override emit(event: string | symbol, ...args: unknown[]): boolean {
+    // Without an error, as if the server had closed it: an idle connection ends this way too, and that is no failure.
+    if (event === 'timeout') this.destroy();
+    return super.emit(event as 'timeout', ...(args as []));
+  }
 }
 
 /**

@@ -79,6 +79,10 @@ export async function touchJobs(boss: PgBoss, sql: Sql, jobs: readonly HeldJob[]
 
 export type QueueOptions = {
   databaseUrl: string;
+  /** A connection of the queue's own that is silent for this long is given up. */
+  silenceMs?: number;
+  /** How often lapsed heartbeats are looked for, in seconds. Default 5. */
+  monitorSeconds?: number;
   /** Whether this process looks for lapsed heartbeats and expired jobs, for all processes. */
   supervise: boolean;
   log: Logger;
@@ -90,7 +94,11 @@ export type QueueOptions = {
  * @throws when the schema is not the one this version needs: `make migrate` brings it
  */
 export async function startQueue(options: QueueOptions): Promise<PgBoss> {
+  const { monitorSeconds = 5, silenceMs } = options;
+  // Handed on to its `pg` pool as it is, though pg-boss does not declare it.
+  const patience = silenceMs === undefined ? {} : { query_timeout: silenceMs };
   const boss = new PgBoss({
+    ...patience,
     connectionString: options.databaseUrl,
     application_name: 'sheaf-queue',
     max: 2,
@@ -98,9 +106,9 @@ export async function startQueue(options: QueueOptions): Promise<PgBoss> {
     createSchema: false,
     schedule: false,
     supervise: options.supervise,
-    // A worker that was killed is found after its heartbeat plus at most this: 10 + 5 s, within the promised 30.
-    superviseIntervalSeconds: 5,
-    monitorIntervalSeconds: 5,
+    // A pass needs both intervals to be over, so a dead worker is found at most two of them after its heartbeat lapsed.
+    superviseIntervalSeconds: monitorSeconds,
+    monitorIntervalSeconds: monitorSeconds,
     registerInstance: false,
   });
   // Without a listener an error event ends the process.

@@ -5,6 +5,7 @@ import { hostname } from 'node:os';
 import type { Config } from './config.ts';
 import { connect } from './db.ts';
 import { createEmbeddedEngine } from './extraction/embedded-engine.ts';
+import type { ExtractionEngine } from './extraction/engine.ts';
 import { createApp } from './http/app.ts';
 import { startServer } from './http/server.ts';
 import { createLogger, describeError } from './log.ts';
@@ -20,16 +21,31 @@ export type Service = {
   stop(): Promise<void>;
 };
 
+/** What a process may bring along instead of what the configuration makes. */
+export type ServiceParts = {
+  /** Reads the papers. Default: the embedded engine. */
+  engine?: ExtractionEngine;
+  /** Told of every statement of ours just before it is sent: for watching, and for dying at a named point in tests. */
+  onStatement?: (text: string) => void;
+};
+
 /** Settles of one process within this time are one word to the aggregator. */
 const SETTLED_WORD_MS = 200;
 
 /** Wires the roles that the configuration names. Each stands alone: apart, they find each other through PostgreSQL only. */
-export async function startService(config: Config): Promise<Service> {
+export async function startService(config: Config, parts: ServiceParts = {}): Promise<Service> {
   const worker = `${hostname()}:${process.pid}:${randomBytes(3).toString('hex')}`;
   const log = createLogger({ level: config.logLevel }).child({ worker });
-  const sql = connect(config.databaseUrl, { max: config.databasePoolSize, applicationName: 'sheaf' });
+  const sql = connect(config.databaseUrl, {
+    max: config.databasePoolSize,
+    applicationName: 'sheaf',
+    silenceMs: config.databaseSilenceMs,
+    onStatement: parts.onStatement,
+  });
   const boss = await startQueue({
     databaseUrl: config.databaseUrl,
+    silenceMs: config.databaseSilenceMs,
+    monitorSeconds: config.queueMonitorSeconds,
     supervise: config.roles.has('aggregator'),
     log,
   });
@@ -49,7 +65,7 @@ export async function startService(config: Config): Promise<Service> {
   }
 
   if (config.roles.has('worker')) {
-    const engine = createEmbeddedEngine({ threads: config.engineThreads });
+    const engine = parts.engine ?? createEmbeddedEngine({ threads: config.engineThreads });
     const sayWord = coalesce(SETTLED_WORD_MS, () => {
       notifyWake(sql, 'asl_settled').catch((error) => log.debug('no word sent', { error: describeError(error) }));
     });

@@ -46,6 +46,12 @@ test('limits in an order that makes no sense are refused', () => {
     'EXTRACTION_TIMEOUT_SECONDS must not be more than JOB_EXPIRY_SECONDS',
     'JOB_EXPIRY_SECONDS must not be more than STALE_AFTER_SECONDS',
   ]);
+  assert.deepEqual(faultsOf({ DATABASE_URL, HEARTBEAT_SECONDS: '30', TAKEOVER_SECONDS: '30' }), [
+    'TAKEOVER_SECONDS must be at least 2 more than HEARTBEAT_SECONDS',
+  ]);
+  assert.deepEqual(faultsOf({ DATABASE_URL, TAKEOVER_SECONDS: '1800' }), [
+    'TAKEOVER_SECONDS must be less than JOB_EXPIRY_SECONDS',
+  ]);
 });
 
 test('.env.example names every variable, with the value that it has when it is left out', async () => {
