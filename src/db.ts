@@ -67,9 +67,17 @@ class WatchedSocket extends Socket {
 /**
  * The one door to a transaction: commits what `body` did, or nothing if it throws. No I/O to anyone else belongs inside, and
  * an SQL error inside is never caught to go on: the transaction is lost by then.
+ *
+ * A transaction that PostgreSQL ended as a deadlock's victim is run again, so `body` must do nothing but SQL.
  */
 export async function inTransaction<T>(sql: Sql, body: (tx: Tx) => Promise<T>): Promise<T> {
-  return (await sql.begin(body)) as T;
+  for (let tries = 1; ; tries++) {
+    try {
+      return (await sql.begin(body)) as T;
+    } catch (error) {
+      if (sqlState(error) !== '40P01' || tries === 3) throw error;
+    }
+  }
 }
 
 /** The five-character SQLSTATE of a PostgreSQL error, or undefined for any other error. */

@@ -56,7 +56,7 @@ export async function startService(config: Config, parts: ServiceParts = {}): Pr
 
   if (config.roles.has('aggregator')) {
     const { aggregatorIntervalMs: intervalMs, staleAfterMs } = config;
-    const aggregator = startAggregator({ sql, intervalMs, staleAfterMs, worker, log });
+    const aggregator = startAggregator({ sql, boss, intervalMs, staleAfterMs, worker, log });
     const unlisten = await listenWake(sql, 'asl_settled', () => aggregator.wake());
     stops.push(async () => {
       await unlisten();
@@ -72,9 +72,12 @@ export async function startService(config: Config, parts: ServiceParts = {}): Pr
     const { workerSlots: slots, pollIntervalMs, extractionTimeoutMs, retryDelayMs, retryDelayMaxMs } = config;
     const timing = { pollIntervalMs, extractionTimeoutMs, retryDelayMs, retryDelayMaxMs };
     const consumer = startConsumer({ sql, boss, engine, limits, slots, ...timing, worker, log, onSettled: sayWord });
-    const unlisten = await listenWake(sql, 'asl_jobs', () => consumer.wake());
+    const unlisten = [
+      await listenWake(sql, 'asl_jobs', () => consumer.wake()),
+      await listenWake(sql, 'asl_stopped', () => consumer.check()),
+    ];
     stops.push(async () => {
-      await unlisten();
+      for (const stop of unlisten) await stop();
       await consumer.stop(config.shutdownGraceMs);
       await engine.close();
     });

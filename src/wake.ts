@@ -6,8 +6,9 @@ import type { Sql, Tx } from './db.ts';
  *
  * `jobs`: a task was created or a result is due again; workers look into the queue.
  * `settled`: results have ended; the aggregator looks whether a task has.
+ * `stopped`: a task was cancelled or stopped; workers look whether they still work for it.
  */
-export type WakeChannel = 'asl_jobs' | 'asl_settled';
+export type WakeChannel = 'asl_jobs' | 'asl_settled' | 'asl_stopped';
 
 /** Tells every listening process; inside a transaction, at its commit. */
 export async function notifyWake(sql: Sql | Tx, channel: WakeChannel): Promise<void> {

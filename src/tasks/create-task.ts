@@ -4,8 +4,9 @@ import { v7 as uuidv7 } from 'uuid';
 import { inTransaction, type Sql, type Tx } from '../db.ts';
 import { insertJobs, type JobLimits } from '../queue.ts';
 import { notifyWake } from '../wake.ts';
+import { analyzeAfterInsert } from './analyze.ts';
 import { getTask } from './read-tasks.ts';
-import type { Task } from './task.ts';
+import { NO_LIMITS, type Task, type TaskLimits } from './task.ts';
 
 export type CreateTaskRequest = {
   projectId: string;
@@ -13,6 +14,7 @@ export type CreateTaskRequest = {
   /** Distinct ids, in the order in which the results shall be listed. */
   documentIds: readonly string[];
   idempotencyKey: string | null;
+  limits?: TaskLimits | undefined;
 };
 
 export type CreateTaskOutcome =
@@ -45,14 +47,14 @@ export async function createTask(
   sql: Sql,
   boss: PgBoss,
   request: CreateTaskRequest,
-  limits: JobLimits,
+  jobLimits: JobLimits,
 ): Promise<CreateTaskOutcome> {
   const fingerprint = fingerprintOf(request);
   for (;;) {
     try {
-      const taskId = await inTransaction(sql, (tx) => insertTask(tx, boss, request, fingerprint, limits));
+      const taskId = await inTransaction(sql, (tx) => insertTask(tx, boss, request, fingerprint, jobLimits));
       if (taskId !== undefined) {
-        if (request.documentIds.length >= ANALYZE_FROM) void analyze(sql, boss);
+        analyzeAfterInsert(sql, boss, request.documentIds.length);
         return { outcome: 'created', task: await requireTask(sql, taskId) };
       }
     } catch (error) {
@@ -73,9 +75,9 @@ async function insertTask(
   boss: PgBoss,
   request: CreateTaskRequest,
   fingerprint: string,
-  limits: JobLimits,
+  jobLimits: JobLimits,
 ): Promise<string | undefined> {
-  const { projectId, templateId, documentIds, idempotencyKey } = request;
+  const { projectId, templateId, documentIds, idempotencyKey, limits = NO_LIMITS } = request;
   const [template] = await tx<{ version: number }[]>`
     select version
     from asl_schema.template
@@ -88,11 +90,11 @@ async function insertTask(
   const [task] = await tx<{ createdAt: Date }[]>`
     insert into asl_schema.extraction_task (
       id, project_id, template_id, template_version, mode, idempotency_key, request_fingerprint, total_count,
-      status, completed_at
+      deadline_at, max_failed_count, max_failed_percent, status, completed_at
     )
     values (
       ${taskId}::uuid, ${projectId}, ${templateId}::uuid, ${template.version}, 'scatter', ${idempotencyKey},
-      ${fingerprint}, ${documentIds.length},
+      ${fingerprint}, ${documentIds.length}, ${limits.deadlineAt}, ${limits.maxFailedCount}, ${limits.maxFailedPercent},
       -- A task without results has nobody who would close it later.
       ${documentIds.length === 0 ? 'completed' : 'processing'},
       ${documentIds.length === 0 ? tx`now()` : null}
@@ -124,7 +126,7 @@ async function insertTask(
     boss,
     tx,
     results.map(({ resultId, jobId }) => ({ taskId, resultId, jobId })),
-    limits,
+    jobLimits,
   );
   // Delivered at the commit, so no worker looks before the jobs are there.
   await notifyWake(tx, 'asl_jobs');
@@ -169,18 +171,8 @@ async function requireTask(sql: Sql, taskId: string): Promise<Task> {
 
 /** SHA-256 of what was asked for. The order of the documents counts: it is the order of the results. */
 function fingerprintOf(request: CreateTaskRequest): string {
-  const { projectId, templateId, documentIds } = request;
+  const { projectId, templateId, documentIds, limits = NO_LIMITS } = request;
   return createHash('sha256')
-    .update(JSON.stringify(['scatter', projectId, templateId, documentIds]))
+    .update(JSON.stringify(['scatter', projectId, templateId, documentIds, limits]))
     .digest('hex');
-}
-
-/** From this many rows on, statistics from before the insert mislead the planner: a fetch took 395 ms instead of 2. */
-const ANALYZE_FROM = 1000;
-
-/** After a large insert, beside the answer: autovacuum would come to it too, but only within a minute. */
-async function analyze(sql: Sql, boss: PgBoss): Promise<void> {
-  const queue = await boss.getQueue('asl_extract_single').catch(() => null);
-  await sql`analyze asl_schema.extraction_result`.catch(() => {});
-  if (queue) await sql`analyze ${sql(`pgboss.${queue.table}`)}`.catch(() => {});
 }

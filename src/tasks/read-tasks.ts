@@ -8,7 +8,11 @@ const taskColumns = (sql: Sql) => sql`
   template_version as "templateVersion",
   mode,
   status,
+  status_reason as "statusReason",
   total_count as "totalCount",
+  deadline_at as "deadlineAt",
+  max_failed_count as "maxFailedCount",
+  max_failed_percent as "maxFailedPercent",
   created_at as "createdAt",
   completed_at as "completedAt"`;
 

@@ -1,6 +1,8 @@
+import type { PgBoss } from 'pg-boss';
 import { inTransaction, type Sql, type Tx } from '../db.ts';
 import { EXTRACT_QUEUE } from '../queue.ts';
 import { closeTasks } from './close-tasks.ts';
+import { stopFailingTasks, stopOverdueTasks } from './stop-tasks.ts';
 
 export type SweepOptions = {
   /** Least time between two full rounds, whichever processes run them. */
@@ -13,11 +15,18 @@ export type SweepOptions = {
   sweeper: string;
 };
 
-export type SweepCounts = { stale: number; lostJobs: number; closed: number };
+export type SweepCounts = {
+  /** Results that ended as errors. */
+  stale: number;
+  lostJobs: number;
+  /** Tasks stopped by their deadline or by too many failures, and tasks closed. */
+  stopped: number;
+  closed: number;
+};
 
 /**
  * - `busy`     another process is in its round at this moment
- * - `not_due`  the last full round is too recent; tasks that were complete have been closed all the same
+ * - `not_due`  the last full round is too recent; tasks that were to be stopped or closed have been all the same
  * - `swept`    a full round was done
  */
 export type SweepOutcome =
@@ -30,7 +39,7 @@ export type SweepOutcome =
  * The round is one transaction that holds the tick's row, so of any number of processes one does it, and a process that
  * dies in mid-round leaves nothing half done. Lock order, here and everywhere: tick, task, results by key, attempts, jobs.
  */
-export async function sweepTasks(sql: Sql, options: SweepOptions): Promise<SweepOutcome> {
+export async function sweepTasks(sql: Sql, boss: PgBoss, options: SweepOptions): Promise<SweepOutcome> {
   const { intervalMs, staleAfterMs, limit, sweeper } = options;
   return await inTransaction(sql, async (tx) => {
     const [tick] = await tx<{ sinceMs: number }[]>`
@@ -38,17 +47,19 @@ export async function sweepTasks(sql: Sql, options: SweepOptions): Promise<Sweep
       from asl_schema.aggregator_tick
       for update skip locked`;
     if (tick === undefined) return { outcome: 'busy' };
-    if (tick.sinceMs < intervalMs) {
-      const closed = await closeTasks(tx, { limit });
-      return { outcome: 'not_due', dueInMs: intervalMs - tick.sinceMs, stale: 0, lostJobs: 0, closed };
-    }
-
-    const stale = await sweepStaleResults(tx, { staleAfterMs, limit });
-    const lostJobs = await sweepLostJobs(tx, { limit, sweeper });
+    const due = tick.sinceMs >= intervalMs;
+    const stale = due ? await sweepStaleResults(tx, { staleAfterMs, limit }) : 0;
+    const lostJobs = due ? await sweepLostJobs(tx, { limit, sweeper }) : 0;
+    const overdue = await stopOverdueTasks(tx, boss, { limit: TASKS_A_ROUND });
+    const failing = await stopFailingTasks(tx, boss, { limit: TASKS_A_ROUND });
     const closed = await closeTasks(tx, { limit });
-    return { outcome: 'swept', dueInMs: intervalMs, stale, lostJobs, closed };
+    const dueInMs = due ? intervalMs : intervalMs - tick.sinceMs;
+    return { outcome: due ? 'swept' : 'not_due', dueInMs, stale, lostJobs, stopped: overdue + failing, closed };
   });
 }
+
+/** Stopping a task may mean ending 100,000 results: a few tasks a round, and the next round goes on. */
+const TASKS_A_ROUND = 10;
 
 /**
  * The last fuse: `extracting` rows that nobody has touched for so long become errors. Heartbeats and expiry come long before

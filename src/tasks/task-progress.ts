@@ -1,5 +1,13 @@
 import type { Sql, Tx } from '../db.ts';
-import type { Progress, ResultStatus, TaskStatus } from './task.ts';
+import type { Progress, ResultStatus, StatusReason, TaskStatus } from './task.ts';
+
+type Group = {
+  taskStatus: TaskStatus;
+  statusReason: StatusReason | null;
+  total: number;
+  status: ResultStatus | null;
+  count: number;
+};
 
 /**
  * Where a task stands: its status and the exact counts of its results, from one statement and so from one snapshot. In every
@@ -10,10 +18,11 @@ import type { Progress, ResultStatus, TaskStatus } from './task.ts';
 export async function taskProgress(
   sql: Sql | Tx,
   taskId: string,
-): Promise<{ status: TaskStatus; progress: Progress } | undefined> {
-  const groups = await sql<{ taskStatus: TaskStatus; total: number; status: ResultStatus | null; count: number }[]>`
+): Promise<{ status: TaskStatus; statusReason: StatusReason | null; progress: Progress } | undefined> {
+  const groups = await sql<Group[]>`
     select
       t.status as "taskStatus",
+      t.status_reason as "statusReason",
       t.total_count as total,
       r.status,
       count(r.status)::int as count
@@ -26,6 +35,7 @@ export async function taskProgress(
   const count = (status: ResultStatus): number => groups.find((group) => group.status === status)?.count ?? 0;
   return {
     status: first.taskStatus,
+    statusReason: first.statusReason,
     progress: toProgress(first.total, {
       success: count('completed'),
       failed: count('error'),

@@ -6,13 +6,29 @@ export type TaskStatus = (typeof TASK_STATUSES)[number];
 export const RESULT_STATUSES = ['pending', 'extracting', 'completed', 'error', 'cancelled'] as const;
 export type ResultStatus = (typeof RESULT_STATUSES)[number];
 
-export type Task = {
+/** What ends a task before its results do; null: no such limit. */
+export type TaskLimits = {
+  /** What is unfinished by then ends as an error. */
+  deadlineAt: Date | null;
+  /** When more results than this have failed, the rest is cancelled. */
+  maxFailedCount: number | null;
+  /** The same as a part of all results, 0 to 100. */
+  maxFailedPercent: number | null;
+};
+
+export const NO_LIMITS: TaskLimits = { deadlineAt: null, maxFailedCount: null, maxFailedPercent: null };
+
+/** Why a task ended otherwise than by its last result. */
+export type StatusReason = 'cancelled_by_user' | 'failure_threshold' | 'deadline_exceeded';
+
+export type Task = TaskLimits & {
   taskId: string;
   projectId: string;
   templateId: string;
   templateVersion: number;
   mode: 'scatter' | 'fanout';
   status: TaskStatus;
+  statusReason: StatusReason | null;
   totalCount: number;
   createdAt: Date;
   completedAt: Date | null;

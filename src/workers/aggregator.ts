@@ -1,3 +1,4 @@
+import type { PgBoss } from 'pg-boss';
 import type { Sql } from '../db.ts';
 import type { Logger } from '../log.ts';
 import { type Loop, startLoop } from '../loop.ts';
@@ -5,6 +6,7 @@ import { sweepTasks } from '../tasks/sweep-tasks.ts';
 
 export type AggregatorDeps = {
   sql: Sql;
+  boss: PgBoss;
   intervalMs: number;
   staleAfterMs: number;
   /** Names this process in the tick's row. */
@@ -22,13 +24,14 @@ const MIN_INTERVAL_MS = 250;
  * wake, which is a courtesy. A round that changed nothing logs nothing.
  */
 export function startAggregator(deps: AggregatorDeps): Loop {
-  const { sql, intervalMs, staleAfterMs, log } = deps;
+  const { sql, boss, intervalMs, staleAfterMs, log } = deps;
   const step = async (): Promise<number> => {
-    const round = await sweepTasks(sql, { intervalMs, staleAfterMs, limit: ROUND_LIMIT, sweeper: deps.worker });
+    const round = await sweepTasks(sql, boss, { intervalMs, staleAfterMs, limit: ROUND_LIMIT, sweeper: deps.worker });
     // Another process is in its round: it may have looked before the settle that woke this one.
     if (round.outcome === 'busy') return MIN_INTERVAL_MS;
-    const { stale, lostJobs, closed, dueInMs } = round;
+    const { stale, lostJobs, stopped, closed, dueInMs } = round;
     if (stale + lostJobs > 0) log.warn('results swept', { stale, lostJobs });
+    if (stopped > 0) log.warn('tasks stopped by their limits', { stopped });
     if (closed > 0) log.info('tasks closed', { closed });
     return dueInMs;
   };

@@ -5,6 +5,7 @@ import { isDatabaseAway } from '../db.ts';
 import { describeError, type Logger } from '../log.ts';
 import { type Loop, startLoop } from '../loop.ts';
 import { EXTRACT_QUEUE, type ExtractJob, on, touchJobs } from '../queue.ts';
+import { checkClaims } from '../tasks/check-claims.ts';
 import { type Claim, type ClaimOutcome, claimResults, type Delivery } from '../tasks/claim-results.ts';
 import { type AttemptDeps, runAttempt, type StopReason } from './run-attempt.ts';
 
@@ -23,6 +24,8 @@ export type ConsumerDeps = AttemptDeps & {
 export type Consumer = {
   /** There may be work in the queue. */
   wake(): void;
+  /** Some task was cancelled or stopped: this process may be working for it. */
+  check(): void;
   /**
    * Takes no new job, gives running attempts `graceMs` to end, then hands the rest back for others to start at once, which
    * spends no attempt.
@@ -30,7 +33,10 @@ export type Consumer = {
   stop(graceMs: number): Promise<void>;
 };
 
-type Held = { job: Job<ExtractJob>; stop: AbortController; done: Promise<void> };
+type Held = { job: Job<ExtractJob>; claim: Claim; stop: AbortController; done: Promise<void> };
+
+/** How soon an extraction hears that its result is no longer its own, when no word of it arrives. */
+const WATCH_MS = 1000;
 
 /**
  * Takes jobs and keeps every slot busy.
@@ -85,22 +91,33 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
       if (outcome === 'completed' || outcome === 'error') deps.onSettled();
       if (mayHoldMore) filling.wake();
     };
-    held.set(job.id, { job, stop, done: run() });
+    held.set(job.id, { job, claim: claimed, stop, done: run() });
   };
 
   /** One statement for all held jobs. A job that it does not find any more has been given to another worker, or ended. */
   const beat = async (): Promise<undefined> => {
     const before = [...held.values()];
     if (before.length === 0) return;
-    const alive = await touchJobs(
-      boss,
-      sql,
-      before.map(({ job }) => job),
-    );
-    for (const { job, stop } of before) {
-      if (alive.has(job.id) || !held.has(job.id)) continue;
-      log.warn('claim lost: the attempt is given up', { ...job.data });
-      stop.abort('claim_lost' satisfies StopReason);
+    const jobs = before.map(({ job }) => job);
+    const alive = await touchJobs(boss, sql, jobs);
+    giveUp(before.filter(({ job }) => !alive.has(job.id)));
+  };
+
+  /** One statement for all held results: a cancel, a deadline or a sweep on any process has taken away what it lacks. */
+  const watch = async (): Promise<undefined> => {
+    const before = [...held.values()];
+    if (before.length === 0) return;
+    const claims = before.map(({ claim }) => claim);
+    const own = await checkClaims(sql, claims);
+    giveUp(before.filter(({ claim }) => !own.has(claim.resultId)));
+  };
+
+  /** What ended by itself while the statement ran has left `held`, and needs no word. */
+  const giveUp = (lost: Held[]): void => {
+    for (const one of lost) {
+      if (held.get(one.job.id) !== one || one.stop.signal.aborted) continue;
+      log.info('claim lost: the attempt is given up', { ...one.job.data, attempt: one.claim.attempt });
+      one.stop.abort('claim_lost' satisfies StopReason);
     }
   };
 
@@ -108,9 +125,11 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
   // Three beats fit into the time after which a silent delivery is given up.
   const beatMs = (deps.limits.heartbeatSeconds * 1000) / 3;
   const beating: Loop = startLoop({ name: 'heartbeat', intervalMs: beatMs, step: beat, log });
+  const watching: Loop = startLoop({ name: 'watching claims', intervalMs: WATCH_MS, step: watch, log });
 
   return {
     wake: () => filling.wake(),
+    check: () => watching.wake(),
     async stop(graceMs) {
       stopping = true;
       await filling.stop();
@@ -118,7 +137,7 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
       await Promise.race([ended, sleep(graceMs, undefined, { ref: false })]);
       for (const { stop } of held.values()) stop.abort('shutdown' satisfies StopReason);
       await ended;
-      await beating.stop();
+      await Promise.all([beating.stop(), watching.stop()]);
     },
   };
 }

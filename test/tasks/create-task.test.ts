@@ -40,7 +40,11 @@ test('a task comes with one result and one job for each document, in the order o
     templateVersion: 1,
     mode: 'scatter',
     status: 'processing',
+    statusReason: null,
     totalCount: 25,
+    deadlineAt: null,
+    maxFailedCount: null,
+    maxFailedPercent: null,
     completedAt: null,
   });
   const results = await listResults(sql, { taskId, limit: 100 });
@@ -56,6 +60,7 @@ test('a task comes with one result and one job for each document, in the order o
   assert.deepEqual(await counts('order'), { tasks: 1, results: 25, jobs: 25 });
   assert.deepEqual(await taskProgress(sql, taskId), {
     status: 'processing',
+    statusReason: null,
     progress: { total: 25, success: 0, failed: 0, percent: 0, pending: 25, extracting: 0, cancelled: 0 },
   });
 });

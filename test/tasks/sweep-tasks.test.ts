@@ -22,7 +22,7 @@ const bench = await openTestBench(import.meta.url);
 const { sql, boss } = bench;
 
 const options: SweepOptions = { intervalMs: 0, staleAfterMs: 1_800_000, limit: 1000, sweeper: 'test' };
-const sweep = (more: Partial<SweepOptions> = {}) => sweepTasks(sql, { ...options, ...more });
+const sweep = (more: Partial<SweepOptions> = {}) => sweepTasks(sql, boss, { ...options, ...more });
 const complete = ({ claim, job }: HeldClaim) => {
   const { taskId, resultId, attempt } = claim;
   return settleResult(sql, boss, { taskId, resultId, attempt, job, ending: { kind: 'completed', data: {} } }, limits);
@@ -47,7 +47,7 @@ test('a result in work without a sign of life for half an hour becomes an error;
   const untouched = await sql`select * from asl_schema.extraction_result where id <> ${old.claim.resultId} order by id`;
 
   const round = await sweep();
-  assert.deepEqual(round, { outcome: 'swept', dueInMs: 0, stale: 1, lostJobs: 0, closed: 0 });
+  assert.deepEqual(round, { outcome: 'swept', dueInMs: 0, stale: 1, lostJobs: 0, stopped: 0, closed: 0 });
   const { row, attempts } = await readResult(sql, old.claim.resultId);
   assert.deepEqual([row.status, row.error_code, row.failed_attempts], ['error', 'extraction_stalled', 1]);
   assert.deepEqual(
@@ -75,7 +75,7 @@ for (const [what, lose] of Object.entries(losses)) {
     for (const resultId of [working.claim.resultId, waiting]) {
       await lose((await readResult(sql, resultId)).row.job_id);
     }
-    assert.deepEqual(await sweep(), { outcome: 'swept', dueInMs: 0, stale: 0, lostJobs: 2, closed: 0 });
+    assert.deepEqual(await sweep(), { outcome: 'swept', dueInMs: 0, stale: 0, lostJobs: 2, stopped: 0, closed: 0 });
     for (const [resultId, failedAttempts] of [
       [working.claim.resultId, 1],
       [waiting, 0],
@@ -100,7 +100,7 @@ test('a job that waits, runs, or waits for another delivery is not lost', async 
   const [, retrying] = await takeResults(bench, 2);
   assert.ok(retrying);
   await sql`update pgboss.job set state = 'retry' where id = ${retrying.job.id}`;
-  assert.deepEqual(await sweep(), { outcome: 'swept', dueInMs: 0, stale: 0, lostJobs: 0, closed: 0 });
+  assert.deepEqual(await sweep(), { outcome: 'swept', dueInMs: 0, stale: 0, lostJobs: 0, stopped: 0, closed: 0 });
 });
 
 test('the search for lost jobs goes through any number of waiting results a page a round, and starts over', async () => {

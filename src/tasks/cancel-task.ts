@@ -1,0 +1,42 @@
+import type { PgBoss } from 'pg-boss';
+import { inTransaction, type Sql } from '../db.ts';
+import { notifyWake } from '../wake.ts';
+import { endResults } from './end-results.ts';
+import type { TaskStatus } from './task.ts';
+
+/**
+ * - `cancelled`  the task is cancelled: by this call, which ended so many results, or by an earlier one, which left 0
+ * - `closed`     it has ended otherwise, and stays as it is
+ */
+export type CancelOutcome =
+  | { outcome: 'cancelled'; ended: number }
+  | { outcome: 'closed'; status: TaskStatus }
+  | { outcome: 'unknown' };
+
+/**
+ * Cancels an open task, for good and at once: when this returns, its counts are final. Results that have finished stay, all
+ * others become `cancelled`. A second cancel changes nothing and says the same.
+ *
+ * The task's row is locked first, as retry and close do, so of a cancel, a retry and a close at the same moment one wins.
+ */
+export async function cancelTask(sql: Sql, boss: PgBoss, taskId: string): Promise<CancelOutcome> {
+  return await inTransaction(sql, async (tx) => {
+    const [task] = await tx<{ status: TaskStatus }[]>`
+      select status
+      from asl_schema.extraction_task
+      where id = ${taskId}::uuid
+      for update`;
+    if (task === undefined) return { outcome: 'unknown' };
+    if (task.status === 'cancelled') return { outcome: 'cancelled', ended: 0 };
+    if (task.status !== 'processing') return { outcome: 'closed', status: task.status };
+    const ended = await endResults(tx, boss, { taskIds: [taskId], ending: { status: 'cancelled' } });
+    await tx`
+      update asl_schema.extraction_task
+      set status = 'cancelled',
+          status_reason = 'cancelled_by_user',
+          completed_at = now()
+      where id = ${taskId}::uuid`;
+    await notifyWake(tx, 'asl_stopped');
+    return { outcome: 'cancelled', ended };
+  });
+}

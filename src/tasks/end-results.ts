@@ -1,0 +1,68 @@
+import type { PgBoss } from 'pg-boss';
+import type { Tx } from '../db.ts';
+import { EXTRACT_QUEUE, on } from '../queue.ts';
+
+export type EndResults = {
+  /** Tasks whose rows the caller has locked. */
+  taskIds: readonly string[];
+  /** What the unfinished results become; an error needs a code and a message. */
+  ending: { status: 'cancelled' } | { status: 'error'; code: string; message: string };
+};
+
+/**
+ * Ends every result of some tasks that has not ended by itself, waiting or in work, and removes its job. What has finished
+ * stays. Returns how many it ended.
+ *
+ * Nothing is asked of the workers: the row is terminal from this commit on, so a claim that comes later is a phantom, a
+ * settle that comes later is stale, and a worker in the midst of an extraction is told to stop wasting its time by its next
+ * look at the tasks that it works for. 100,000 results are one statement and one delete.
+ *
+ * Locks rows in the order of their key, as claims do, and waits for the claim or settle that holds one.
+ */
+export async function endResults(tx: Tx, boss: PgBoss, { taskIds, ending }: EndResults): Promise<number> {
+  if (taskIds.length === 0) return 0;
+  const code = ending.status === 'error' ? ending.code : null;
+  const message = ending.status === 'error' ? ending.message : null;
+  const ended = await tx<{ jobId: string }[]>`
+    with unfinished as (
+      select task_id, id, attempt
+      from asl_schema.extraction_result
+      where task_id = any(${taskIds as string[]}::uuid[])
+        and status in ('pending', 'extracting')
+      order by task_id, id
+      for update
+    ),
+    recorded as (
+      update asl_schema.extraction_attempt a
+      set outcome = 'cancelled',
+          finished_at = now(),
+          error_code = ${code},
+          error_message = ${message}
+      from unfinished u
+      where a.task_id = u.task_id
+        and a.result_id = u.id
+        and a.attempt = u.attempt
+        and a.outcome is null
+    )
+    update asl_schema.extraction_result r
+    set status = ${ending.status},
+        error_code = ${code},
+        error_message = ${message},
+        delivery = null,
+        finished_at = now(),
+        updated_at = now()
+    from unfinished u
+    where r.task_id = u.task_id and r.id = u.id
+    returning r.job_id as "jobId"`;
+  await deleteJobs(
+    tx,
+    boss,
+    ended.map((result) => result.jobId),
+  );
+  return ended.length;
+}
+
+/** Removes the jobs of results that need none any more; without it 100,000 phantoms would stand before the next task. */
+export async function deleteJobs(tx: Tx, boss: PgBoss, jobIds: readonly string[]): Promise<void> {
+  if (jobIds.length > 0) await boss.deleteJob(EXTRACT_QUEUE, [...jobIds], on(tx));
+}
