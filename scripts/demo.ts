@@ -50,7 +50,7 @@ async function converse({ url }: Service): Promise<void> {
   const { data: results } = await api<{ data: TaskResult[] }>('GET', `/tasks/${taskId}/results?limit=500`);
   process.stdout.write(`\n${table(results)}\n`);
   for (const { filename, error } of results) {
-    if (error !== null) process.stdout.write(`${styleText('red', filename)}: ${error.code}. ${error.message}\n`);
+    if (error !== null) process.stdout.write(`${styleText('red', error.code)} ${filename}: ${error.message}\n`);
   }
   process.stdout.write(
     [
@@ -109,9 +109,12 @@ async function follow(look: () => Promise<{ status: string; progress: Progress }
   if (redraws) process.stdout.write('\n');
 }
 
+/** A narrow terminal takes it from the titles. */
+const titleWidth = Math.min(60, Math.max(12, (process.stdout.columns ?? 120) - 82));
+
 const COLUMNS: { head: string; width: number; cell: (result: TaskResult) => string }[] = [
   { head: 'paper', width: 22, cell: ({ filename }) => filename.replace(/\.pdf$/, '') },
-  { head: 'title', width: 34, cell: (result) => value(result, 'title') },
+  { head: 'title', width: titleWidth, cell: (result) => value(result, 'title') },
   { head: 'registration', width: 19, cell: (result) => value(result, 'registration_number') },
   { head: 'random.', width: 7, cell: (result) => value(result, 'randomised') },
   { head: 'n', width: 5, cell: (result) => value(result, 'number_randomised') },

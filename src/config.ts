@@ -53,6 +53,7 @@ const environment = v.object({
   JOB_EXPIRY_SECONDS: integer(1800, 60, day),
   STALE_AFTER_SECONDS: integer(1800, 60, 7 * day),
   AGGREGATOR_INTERVAL_SECONDS: integer(10, 1, 600),
+  RETENTION_DAYS: integer(0, 0, 36_500),
   SHUTDOWN_GRACE_SECONDS: integer(20, 0, 3600),
   MAX_DOCUMENT_BYTES: integer(50 * megabyte, 1, 500 * megabyte),
   MAX_UPLOAD_BYTES: integer(1024 * megabyte, 1, 100 * 1024 * megabyte),
@@ -86,6 +87,8 @@ export type Config = {
   jobExpirySeconds: number;
   staleAfterMs: number;
   aggregatorIntervalMs: number;
+  /** Closed tasks older than this are deleted; undefined: never. */
+  retentionMs: number | undefined;
   shutdownGraceMs: number;
   maxDocumentBytes: number;
   maxUploadBytes: number;
@@ -148,6 +151,7 @@ export function loadConfig(env: Record<string, string | undefined> = process.env
     jobExpirySeconds: e.JOB_EXPIRY_SECONDS,
     staleAfterMs: e.STALE_AFTER_SECONDS * 1000,
     aggregatorIntervalMs: e.AGGREGATOR_INTERVAL_SECONDS * 1000,
+    retentionMs: e.RETENTION_DAYS === 0 ? undefined : e.RETENTION_DAYS * day * 1000,
     shutdownGraceMs: e.SHUTDOWN_GRACE_SECONDS * 1000,
     maxDocumentBytes: e.MAX_DOCUMENT_BYTES,
     maxUploadBytes: e.MAX_UPLOAD_BYTES,

@@ -13,6 +13,7 @@ import { type JobLimits, startQueue } from './queue.ts';
 import { coalesce, listenWake, notifyWake } from './wake.ts';
 import { startAggregator } from './workers/aggregator.ts';
 import { startConsumer } from './workers/consumer.ts';
+import { startRetention } from './workers/retention.ts';
 
 export type Service = {
   /** Where the API listens, if this process has that role. */
@@ -62,6 +63,10 @@ export async function startService(config: Config, parts: ServiceParts = {}): Pr
       await unlisten();
       await aggregator.stop();
     });
+    if (config.retentionMs !== undefined) {
+      const retention = startRetention({ sql, retentionMs: config.retentionMs, log });
+      stops.push(() => retention.stop());
+    }
   }
 
   if (config.roles.has('worker')) {
