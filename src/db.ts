@@ -31,7 +31,7 @@ export function connect(databaseUrl: string, options: ConnectOptions): Sql {
     connection: {
       application_name: options.applicationName,
       // A process that stops in mid-transaction, alive but silent, must not keep its locks from everybody else.
-      idle_in_transaction_session_timeout: 30_000,
+      idle_in_transaction_session_timeout: 15_000,
       // The server finds out within a minute that a client is gone without a word, and frees its locks.
       tcp_keepalives_idle: 30,
       tcp_keepalives_interval: 10,
@@ -113,10 +113,13 @@ export function isDatabaseAway(error: unknown): boolean {
   return CONNECTION_CODES.has(code) || /^(08...|57P0[1-3]|53300)$/.test(code);
 }
 
-/** Whether the same statement may succeed in a moment: the database was away, or another transaction was in the way. */
+/**
+ * Whether the same statement may succeed in a while: the database was away, another transaction was in the way, or the server
+ * was short of something (class 53) or read-only, as a standby is until its failover is over.
+ */
 export function isWorthAnotherTry(error: unknown): boolean {
   // Serialization failures and deadlocks, a lock not available, a statement cancelled by a time-out.
-  return isDatabaseAway(error) || /^(40...|55P03|57014)$/.test(sqlState(error) ?? '');
+  return isDatabaseAway(error) || /^(40...|53...|25006|25P03|55P03|57014)$/.test(sqlState(error) ?? '');
 }
 
 /** Whether PostgreSQL refuses the values themselves (class 22, 54000 and its kind): another try would fail the same way. */

@@ -50,13 +50,13 @@ export function createEmbeddedEngine(options: EmbeddedEngineOptions): Extraction
       const { signal } = input;
       const leave = await input.whileWaiting(turns.enter(signal));
       const timeout = AbortSignal.timeout(paperTimeoutMs);
-      const task: EmbeddedTask = {
-        content: ownBuffer(input.content),
-        mediaType: input.mediaType,
-        fields: [...input.fields],
-      };
       let result: EmbeddedResult;
       try {
+        const task: EmbeddedTask = {
+          content: ownBuffer(input.content),
+          mediaType: input.mediaType,
+          fields: [...input.fields],
+        };
         result = await pool.run(task, { signal: AbortSignal.any([signal, timeout]) });
       } catch (error) {
         signal.throwIfAborted();

@@ -17,9 +17,15 @@ export function readText(bytes: Uint8Array, format: 'text' | 'markdown'): Docume
   const pages = cleanText(decoded)
     .replace(/\f\s{0,100}$/, '')
     .split('\f');
+  if (pages.length > MAX_PAGES) {
+    throw permanent('document_too_complex', `the document has more than ${MAX_PAGES} pages`);
+  }
   if (pages.every((page) => page.trim() === '')) throw permanent('document_empty', 'the document holds no text');
   return { pages, format };
 }
+
+/** Beyond any book; a file of nothing but form feeds would have millions. */
+const MAX_PAGES = 20_000;
 
 function decodeText(bytes: Uint8Array): string {
   if (bytes[0] === 0xff && bytes[1] === 0xfe) return new TextDecoder('utf-16le').decode(bytes);

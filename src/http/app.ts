@@ -7,6 +7,8 @@ import type { Task } from '../tasks/task.ts';
 import { documents } from './documents.ts';
 import { health } from './health.ts';
 import { Problem, toProblem } from './problem.ts';
+import { results } from './results.ts';
+import { taskActions } from './task-actions.ts';
 import { tasks } from './tasks.ts';
 import { templates } from './templates.ts';
 
@@ -48,6 +50,8 @@ export function createApp(deps: AppDependencies): Hono {
   app.route('/documents', documents(deps));
   app.route('/templates', templates(deps));
   app.route('/tasks', tasks(deps));
+  app.route('/tasks', taskActions(deps));
+  app.route('/tasks', results(deps));
 
   app.notFound((c) => {
     const allow = allowedMethods(app, c.req.path);

@@ -78,15 +78,32 @@ export function refuseEncodedBody(request: Request): void {
  * @throws Problem 415 for another media type, 413 over 16 MB, 400 for what is not a JSON object
  */
 export async function readJson(c: Context): Promise<object> {
-  const request = c.req.raw;
-  refuseEncodedBody(request);
-  if (!/^application\/([\w.+-]+\+)?json$/.test(mediaTypeOf(request))) {
-    throw new Problem(415, 'unsupported_media_type', 'the request body must be JSON: Content-Type: application/json', {
-      headers: { Accept: 'application/json' },
-    });
-  }
+  refuseOtherThanJson(c.req.raw);
   const chunks: Uint8Array[] = [];
-  for await (const chunk of readChunks(request, JSON_LIMIT)) chunks.push(chunk);
+  for await (const chunk of readChunks(c.req.raw, JSON_LIMIT)) chunks.push(chunk);
+  return parseJsonObject(chunks);
+}
+
+/** The same where a body may be left out: without one the object is empty, and nothing need be said about its type. */
+export async function readOptionalJson(c: Context): Promise<object> {
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of readChunks(c.req.raw, JSON_LIMIT)) {
+    if (chunk.byteLength === 0) continue;
+    if (chunks.length === 0) refuseOtherThanJson(c.req.raw);
+    chunks.push(chunk);
+  }
+  return chunks.length === 0 ? {} : parseJsonObject(chunks);
+}
+
+function refuseOtherThanJson(request: Request): void {
+  refuseEncodedBody(request);
+  if (/^application\/([\w.+-]+\+)?json$/.test(mediaTypeOf(request))) return;
+  throw new Problem(415, 'unsupported_media_type', 'the request body must be JSON: Content-Type: application/json', {
+    headers: { Accept: 'application/json' },
+  });
+}
+
+function parseJsonObject(chunks: readonly Uint8Array[]): object {
   let value: unknown;
   try {
     value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks)));

@@ -9,14 +9,16 @@ import {
   readContentSlice,
 } from '../documents/document-store.ts';
 import { UploadSpool } from '../documents/upload-spool.ts';
+import { describeError } from '../log.ts';
 import type { AppDependencies } from './app.ts';
 import { mediaTypeOf, readChunks, refuseEncodedBody } from './body.ts';
 import { receiveMultipart, type Upload } from './multipart.ts';
 import { notFound, Problem } from './problem.ts';
 import { optional, page, parseId, parseQuery, projectId, text, toPage } from './schemas.ts';
+import { streamBody } from './stream-body.ts';
 
 /** The document store over HTTP. */
-export function documents({ sql, config }: AppDependencies): Hono {
+export function documents({ sql, config, log }: AppDependencies): Hono {
   const app = new Hono();
 
   app.post('/', async (c) => {
@@ -58,7 +60,11 @@ export function documents({ sql, config }: AppDependencies): Hono {
     const headers = downloadHeaders(document);
     if (c.req.header('if-none-match') === headers.ETag) return c.body(null, 304, headers);
     if (c.req.method === 'HEAD' || document.byteSize === 0) return c.body(null, 200, headers);
-    return c.body(streamContent(storageKey, document.byteSize), 200, headers);
+    const { documentId, byteSize } = document;
+    const content = streamBody(c, readSlices(storageKey, byteSize), (error) => {
+      log.error('download broken off', { documentId, error: describeError(error) });
+    });
+    return c.body(content, 200, headers);
   });
 
   app.delete('/:documentId', async (c) => {
@@ -95,19 +101,15 @@ export function documents({ sql, config }: AppDependencies): Hono {
     return found;
   }
 
-  /** Piece by piece, as fast as the client takes it. A document deleted meanwhile breaks the download off. */
-  function streamContent(storageKey: string, byteSize: number): ReadableStream<Uint8Array> {
+  /** A document deleted meanwhile breaks the download off. */
+  async function* readSlices(storageKey: string, byteSize: number): AsyncGenerator<Uint8Array, void, undefined> {
     const length = 1024 * 1024;
-    let offset = 0;
-    return new ReadableStream({
-      async pull(controller) {
-        const slice = await readContentSlice(sql, { storageKey, offset, length });
-        if (slice === undefined || slice.length === 0) return controller.error(new Error('the document is gone'));
-        controller.enqueue(slice);
-        offset += slice.length;
-        if (offset >= byteSize) controller.close();
-      },
-    });
+    for (let offset = 0; offset < byteSize; ) {
+      const slice = await readContentSlice(sql, { storageKey, offset, length });
+      if (slice === undefined || slice.length === 0) throw new Error('the document was deleted');
+      yield slice;
+      offset += slice.length;
+    }
   }
 
   return app;

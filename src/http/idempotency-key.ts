@@ -9,6 +9,10 @@ import { invalidRequest } from './problem.ts';
 export function readIdempotencyKey(header: string | undefined, inBody: string | undefined): string | null {
   if (header === undefined) return inBody ?? null;
   const key = unquote(header.trim());
+  // Two headers arrive as one, joined by a comma and a blank; and a quote that is never closed is a slip, not a key.
+  const bare = key === header.trim();
+  if (bare && (key.startsWith('"') || key.includes(', ')))
+    throw fault('must be given once, as one key, quoted or bare');
   if (!/^[\x20-\x7e]{1,255}$/.test(key)) {
     throw fault('must have 1 to 255 printable ASCII characters, quoted or bare');
   }

@@ -1,11 +1,15 @@
-import { RE2JS } from 're2js';
 import * as v from 'valibot';
+import { patternFault } from '../extraction/rules/field-pattern.ts';
 import { FIELD_TYPES, type FieldType } from '../templates/template.ts';
 import { line, optional, strict, text } from './schemas.ts';
 
 /** Which of a field's settings mean something for its type; elsewhere they are refused, not ignored. */
 const WITH_UNIT: readonly FieldType[] = ['number', 'integer'];
 const WITH_PATTERN: readonly FieldType[] = ['text', 'number', 'integer', 'date', 'enum', 'list'];
+
+/** Compiling a repetition costs time for each of its rounds, before its size can be judged. */
+const MAX_REPEATS = 200;
+const PATTERN_RULE = `must be a regular expression in RE2 syntax, with at most ${MAX_REPEATS} repetitions by numbers`;
 
 export const templateName = line(1, 200);
 
@@ -21,14 +25,15 @@ const field = v.pipe(
     unit: optional(line(1, 200)),
     enum: optional(
       v.pipe(
-        v.array(line(1, 200), 'must be a list'),
+        v.array(v.unknown(), 'must be a list'),
         v.check((values) => values.length >= 1, 'must have at least one value'),
         v.check((values) => values.length <= 200, 'must have at most 200 values'),
+        v.array(line(1, 200)),
         v.check((values) => new Set(values).size === values.length, 'must not have the same value twice'),
       ),
     ),
     required: optional(v.boolean('must be true or false')),
-    pattern: optional(v.pipe(text(1, 500), v.check(compiles, 'must be a regular expression in RE2 syntax'))),
+    pattern: optional(v.pipe(text(1, 500), v.check(isUsable, PATTERN_RULE))),
   }),
   at('enum', ({ type, enum: values }) => type !== 'enum' || values !== undefined, 'is required for the type enum'),
   at('enum', ({ type, enum: values }) => type === 'enum' || values === undefined, 'is for the type enum only'),
@@ -49,9 +54,11 @@ export const newTemplate = strict({
   name: templateName,
   description: optional(text(0, 2000)),
   fields: v.pipe(
-    v.array(field, 'must be a list'),
+    // The length first: a million fields are refused without a look at each.
+    v.array(v.unknown(), 'must be a list'),
     v.check((fields) => fields.length >= 1, 'must have at least one field'),
     v.check((fields) => fields.length <= 200, 'must have at most 200 fields'),
+    v.array(field),
     v.rawCheck(({ dataset, addIssue }) => {
       if (!dataset.typed) return;
       const seen = new Set<string>();
@@ -88,11 +95,8 @@ function issueAt(input: unknown, keys: readonly (string | number)[], message: st
   return { message, path: path as [v.UnknownPathItem, ...v.UnknownPathItem[]] };
 }
 
-function compiles(pattern: string): boolean {
-  try {
-    RE2JS.compile(pattern);
-    return true;
-  } catch {
-    return false;
-  }
+function isUsable(pattern: string): boolean {
+  const repeats = [...pattern.matchAll(/\{(\d+)(?:,(\d*))?\}/g)].map(([, least, most]) => Number(most || least));
+  const modest = repeats.reduce((sum, count) => sum + count, 0) <= MAX_REPEATS;
+  return modest && patternFault(pattern) === undefined;
 }

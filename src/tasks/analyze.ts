@@ -5,16 +5,24 @@ import { EXTRACT_QUEUE } from '../queue.ts';
 /** From this many rows on, statistics from before the insert mislead the planner: a fetch took 395 ms instead of 2. */
 const FROM_ROWS = 1000;
 
+let running = false;
+
 /**
  * Refreshes the statistics after a large insert, beside the answer and not before it. Autovacuum would come to it too, but
- * only within a minute. A courtesy: if it fails, nothing is lost but that minute.
+ * only within a minute. A courtesy: if it fails, nothing is lost but that minute. One at a time in a process, and none that
+ * waits for another's: a burst of large tasks must not take the pool.
  */
 export function analyzeAfterInsert(sql: Sql, boss: PgBoss, rows: number): void {
-  if (rows < FROM_ROWS) return;
+  if (rows < FROM_ROWS || running) return;
+  running = true;
   const run = async (): Promise<void> => {
-    await sql`analyze asl_schema.extraction_result`;
+    await sql`analyze (skip_locked) asl_schema.extraction_result`;
     const queue = await boss.getQueue(EXTRACT_QUEUE);
-    if (queue !== null) await sql`analyze ${sql(`pgboss.${queue.table}`)}`;
+    if (queue !== null) await sql`analyze (skip_locked) ${sql(`pgboss.${queue.table}`)}`;
   };
-  run().catch(() => {});
+  run()
+    .catch(() => {})
+    .finally(() => {
+      running = false;
+    });
 }

@@ -27,8 +27,9 @@ export type Claim = {
  * - `claimed`    the result is this worker's until it settles or falls silent
  * - `exhausted`  the worker before died, and it was the last attempt: the result has become an error
  * - `phantom`    nothing to do for this delivery: the result has ended, or belongs to another job
+ * - `locked`     somebody else's transaction holds the row at this moment: ask again
  */
-export type ClaimOutcome = Claim | { outcome: 'exhausted' | 'phantom'; taskId: string; resultId: string };
+export type ClaimOutcome = Claim | { outcome: 'exhausted' | 'phantom' | 'locked'; taskId: string; resultId: string };
 
 /**
  * The guard: takes the results of the given deliveries, each for this worker alone. One statement, so a phantom costs a row
@@ -37,8 +38,9 @@ export type ClaimOutcome = Claim | { outcome: 'exhausted' | 'phantom'; taskId: s
  * A `pending` row is taken. An `extracting` row is taken over only from an earlier delivery of the same job: pg-boss makes a
  * higher one only after it has given the earlier up, so a living worker never loses its row to a duplicate.
  *
- * The rows are locked by key order, without `skip locked`: a lock here belongs to a settle, a sweep or a cancel that will be
- * over in a moment, and skipping it would call a result phantom whose job would then be lost. Rides on the primary key.
+ * Waits for no lock: a settle, a sweep or a cancel may hold a row for a moment, and a process that froze in the midst of one
+ * for many seconds, and the other results of the batch must not wait with it. A row that was passed by is told from a
+ * phantom by the snapshot, in which it could be claimed, so it is never given up as one. Rides on the primary key.
  */
 export async function claimResults(
   sql: Sql | Tx,
@@ -46,11 +48,14 @@ export async function claimResults(
 ): Promise<ClaimOutcome[]> {
   const { deliveries, worker, maxAttempts } = options;
   if (deliveries.length === 0) return [];
-  const claims = await sql<(Omit<Claim, 'outcome'> & { status: 'extracting' | 'error' })[]>`
+  const claims = await sql<(Omit<Claim, 'outcome'> & { status: 'extracting' | 'error' | 'locked' })[]>`
     with delivered as (
-      select task_id, result_id, job_id, delivery
+      select d.task_id, d.result_id, d.job_id, d.delivery
       from jsonb_to_recordset(${sql.json(deliveries.map(toRow))})
         as d (task_id uuid, result_id uuid, job_id uuid, delivery integer)
+      join asl_schema.extraction_result r on r.task_id = d.task_id and r.id = d.result_id
+      where r.job_id = d.job_id
+        and (r.status = 'pending' or (r.status = 'extracting' and r.delivery < d.delivery))
     ),
     locked as (
       select
@@ -65,7 +70,7 @@ export async function claimResults(
       where r.job_id = d.job_id
         and (r.status = 'pending' or (r.status = 'extracting' and r.delivery < d.delivery))
       order by r.task_id, r.id
-      for update of r
+      for update of r skip locked
     ),
     lost as (
       update asl_schema.extraction_attempt a
@@ -103,9 +108,9 @@ export async function claimResults(
       where status = 'extracting'
     )
     select
-      taken.task_id as "taskId",
-      taken.id as "resultId",
-      taken.status,
+      delivered.task_id as "taskId",
+      delivered.result_id as "resultId",
+      coalesce(taken.status, 'locked') as status,
       taken.attempt,
       taken.failed_attempts as "failedAttempts",
       taken.document_id as "documentId",
@@ -113,13 +118,15 @@ export async function claimResults(
       taken.filename,
       taken.media_type as "mediaType",
       t.template_id as "templateId"
-    from taken
-    join asl_schema.extraction_task t on t.id = taken.task_id`;
+    from delivered
+    left join taken on taken.task_id = delivered.task_id and taken.id = delivered.result_id
+    left join asl_schema.extraction_task t on t.id = taken.task_id`;
 
   const byResult = new Map(claims.map((claim) => [claim.resultId, claim]));
   return deliveries.map(({ taskId, resultId }) => {
     const claim = byResult.get(resultId);
     if (claim === undefined) return { outcome: 'phantom', taskId, resultId };
+    if (claim.status === 'locked') return { outcome: 'locked', taskId, resultId };
     if (claim.status === 'error') return { outcome: 'exhausted', taskId, resultId };
     const { status: _, ...rest } = claim;
     return { outcome: 'claimed', ...rest };

@@ -23,6 +23,8 @@ export type CreateTaskOutcome =
   | { outcome: 'replayed'; task: Task }
   /** The key is known, the request is another: nothing is revealed. */
   | { outcome: 'key_conflict' }
+  /** Told of a new task only: one that is known already is known, whatever time it is. */
+  | { outcome: 'deadline_passed' }
   | { outcome: 'unknown_template' }
   /** `documentIds` names at most twenty of the `count` that are not in the project. */
   | { outcome: 'unknown_documents'; count: number; documentIds: string[] };
@@ -102,6 +104,8 @@ async function insertTask(
     on conflict on constraint extraction_task_idempotency_key_key do nothing
     returning created_at as "createdAt"`;
   if (task === undefined) return undefined;
+  if (limits.deadlineAt !== null && limits.deadlineAt <= task.createdAt)
+    throw new Refused({ outcome: 'deadline_passed' });
   if (documentIds.length === 0) return taskId;
 
   // One millisecond and a counter for all: the ids of a task sort in the order of its request (RFC 9562, 6.2, method 1).

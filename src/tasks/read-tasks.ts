@@ -16,7 +16,8 @@ const taskColumns = (sql: Sql) => sql`
   created_at as "createdAt",
   completed_at as "completedAt"`;
 
-const resultColumns = (sql: Sql) => sql`
+/** A result as the API shows it, from a row of `extraction_result`. */
+export const resultColumns = (sql: Sql) => sql`
   id as "resultId",
   document_id as "documentId",
   filename,

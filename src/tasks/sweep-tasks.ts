@@ -115,8 +115,8 @@ export async function sweepLostJobs(tx: Sql | Tx, options: { limit: number; swee
   const [round] = await tx<{ lost: number }[]>`
     with page as materialized (
       select t.id as task_id, waiting.id, waiting.status, waiting.attempt, waiting.job_id
-      from asl_schema.aggregator_tick tick
-      join asl_schema.extraction_task t on t.status = 'processing' and t.id >= tick.cursor_task_id
+      from asl_schema.extraction_task t
+      cross join asl_schema.aggregator_tick tick
       cross join lateral (
         select r.id, r.status, r.attempt, r.job_id
         from asl_schema.extraction_result r
@@ -125,7 +125,10 @@ export async function sweepLostJobs(tx: Sql | Tx, options: { limit: number; swee
         order by r.id
         limit ${options.limit}
       ) waiting
-      where t.mode = 'scatter'
+      where t.status = 'processing'
+        and t.mode = 'scatter'
+        -- As a subquery, so that the index of open tasks is entered at the cursor and not walked up to it.
+        and t.id >= (select cursor_task_id from asl_schema.aggregator_tick)
       order by t.id, waiting.id
       limit ${options.limit}
     ),

@@ -33,7 +33,14 @@ export type Consumer = {
   stop(graceMs: number): Promise<void>;
 };
 
+/** The longest that handing back takes at a stop. */
+const HAND_BACK_MS = 5000;
+
 type Held = { job: Job<ExtractJob>; claim: Claim; stop: AbortController; done: Promise<void> };
+
+/** A lock on a row belongs to a statement that is over in milliseconds, or to a process that froze: two seconds tell. */
+const LOCKED_WAIT_MS = 100;
+const LOCKED_TRIES = 20;
 
 /** How soon an extraction hears that its result is no longer its own, when no word of it arrives. */
 const WATCH_MS = 1000;
@@ -48,6 +55,8 @@ const WATCH_MS = 1000;
  */
 export function startConsumer(deps: ConsumerDeps): Consumer {
   const held = new Map<string, Held>();
+  /** Deliveries whose rows somebody else holds at the moment. */
+  const locked = new Set<Promise<void>>();
   const { sql, boss, slots, log } = deps;
   let stopping = false;
   /** The last fetch was full: the queue may hold more, so a free slot need not wait for a poll or a word. */
@@ -55,7 +64,7 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
 
   const fill = async (): Promise<undefined> => {
     for (;;) {
-      const free = slots - held.size;
+      const free = slots - held.size - locked.size;
       if (stopping || free === 0) return;
       const jobs = await boss.fetch<ExtractJob>(EXTRACT_QUEUE, { batchSize: free, ...on(sql) });
       mayHoldMore = jobs.length === free;
@@ -71,12 +80,36 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
     jobs.forEach((job, i) => {
       const outcome = outcomes[i];
       if (outcome?.outcome === 'claimed') hold(job, outcome);
+      else if (outcome?.outcome === 'locked') claimLater(job);
       else if (outcome !== undefined) idle.push(job);
     });
     if (idle.length === 0) return;
     // Deliveries with nothing to do. Should this fail, they come again, and are phantoms again.
     await boss.complete(EXTRACT_QUEUE, idle, null, on(sql));
     if (outcomes.some((outcome) => outcome?.outcome === 'exhausted')) deps.onSettled();
+  };
+
+  /** Asks again for a row that was locked; one that stays so is left to be delivered again. No other job waits for it. */
+  const claimLater = (job: Job<ExtractJob>): void => {
+    const ask = async (): Promise<void> => {
+      for (let tries = 0; tries < LOCKED_TRIES && !stopping; tries++) {
+        await sleep(LOCKED_WAIT_MS);
+        const [outcome] = await claim(deps, [job]);
+        if (outcome?.outcome === 'locked') continue;
+        if (outcome?.outcome === 'claimed') hold(job, outcome);
+        else if (outcome !== undefined) await boss.complete(EXTRACT_QUEUE, job, null, on(sql));
+        return;
+      }
+    };
+    const asking = ask()
+      .catch((error: unknown) =>
+        log.warn('claiming failed: left to be delivered again', { error: describeError(error) }),
+      )
+      .finally(() => {
+        locked.delete(asking);
+        if (mayHoldMore) filling.wake();
+      });
+    locked.add(asking);
   };
 
   const hold = (job: Job<ExtractJob>, claimed: Claim): void => {
@@ -133,10 +166,12 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
     async stop(graceMs) {
       stopping = true;
       await filling.stop();
+      await Promise.all(locked);
       const ended = Promise.all([...held.values()].map(({ done }) => done));
       await Promise.race([ended, sleep(graceMs, undefined, { ref: false })]);
       for (const { stop } of held.values()) stop.abort('shutdown' satisfies StopReason);
-      await ended;
+      // What can't be handed back in this time, with the database away, is taken over when its heartbeat has lapsed.
+      await Promise.race([ended, sleep(HAND_BACK_MS, undefined, { ref: false })]);
       await Promise.all([beating.stop(), watching.stop()]);
     },
   };

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { PgBoss } from 'pg-boss';
-import { isDatabaseAway, isWorthAnotherTry, type Sql } from '../db.ts';
+import { isDatabaseAway, isRefusedValue, isWorthAnotherTry, type Sql } from '../db.ts';
 import { readContent } from '../documents/document-store.ts';
 import { permanent, toExtractionError } from '../errors.ts';
 import type { ExtractionEngine } from '../extraction/engine.ts';
@@ -48,9 +48,9 @@ async function extract(deps: AttemptDeps, claim: Claim, stop: AbortSignal, log: 
   const time = startTimeLimit(deps.extractionTimeoutMs);
   const signal = AbortSignal.any([stop, time.signal]);
   try {
-    const template = await getTemplate(deps.sql, claim.templateId);
+    const template = await orAborted(getTemplate(deps.sql, claim.templateId), signal);
     if (template === undefined) throw permanent('template_missing', 'The template of this task is gone.');
-    const content = await readContent(deps.sql, claim.storageKey);
+    const content = await orAborted(readContent(deps.sql, claim.storageKey), signal);
     if (content === undefined) throw permanent('document_missing', 'The document was deleted before it was read.');
     const { filename, mediaType } = claim;
     const output = await orAborted(
@@ -119,10 +119,13 @@ function whenFailed(deps: AttemptDeps, claim: Claim, error: unknown, log: Logger
 
 /** The longest that a finished extraction waits for a database to come back before it is left to another worker. */
 const SETTLE_FOR_MS = 60_000;
+/** The same when the process is told to stop. */
+const SETTLE_AT_STOP_MS = 2_000;
 
 /**
  * Writes the ending. An extraction may have cost minutes and money, so a database that is away for a moment does not lose
- * it; trying again is safe because the settle is fenced. Values that can't be written, now or ever, make the result an error.
+ * it; trying again is safe because the settle is fenced. Values that can't be stored, whoever tries, make the result an
+ * error; any other trouble of the database is not the paper's fault.
  */
 async function settle(
   deps: AttemptDeps,
@@ -133,23 +136,31 @@ async function settle(
   log: Logger,
 ): Promise<SettleOutcome | 'abandoned'> {
   const { taskId, resultId, attempt } = claim;
-  const until = Date.now() + SETTLE_FOR_MS;
+  const startedAt = Date.now();
   for (let tries = 1; ; tries++) {
     try {
       return await settleResult(deps.sql, deps.boss, { taskId, resultId, attempt, job, ending }, deps.limits);
     } catch (error) {
-      if (!isWorthAnotherTry(error) && ending.kind === 'completed') {
+      if (ending.kind === 'completed' && isUnstorable(error)) {
         log.error('extracted values could not be stored', { error: describeError(error) });
         const message = 'The extracted values could not be stored.';
         return await settle(deps, claim, job, { kind: 'error', code: 'result_unstorable', message }, stop, log);
       }
       const lost = stop.aborted && stop.reason === 'claim_lost';
-      if (lost || !isWorthAnotherTry(error) || Date.now() > until) {
+      const patienceMs = stop.aborted ? SETTLE_AT_STOP_MS : SETTLE_FOR_MS;
+      if (lost || !isWorthAnotherTry(error) || Date.now() - startedAt > patienceMs) {
         log.error('attempt could not be settled: left to another worker', { error: describeError(error) });
         return 'abandoned';
       }
       log.warn('settle failed, trying again', { tries, error: describeError(error) });
-      await sleep(Math.min(5000, 100 * 2 ** tries) * (0.5 + Math.random() / 2));
+      await sleep(Math.min(5000, 100 * 2 ** tries) * (0.5 + Math.random() / 2), undefined, { signal: stop }).catch(
+        () => {},
+      );
     }
   }
+}
+
+/** PostgreSQL refuses the values, or they can't even be written as JSON (a circle, a depth beyond the stack). */
+function isUnstorable(error: unknown): boolean {
+  return isRefusedValue(error) || error instanceof RangeError || error instanceof TypeError;
 }

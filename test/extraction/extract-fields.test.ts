@@ -25,6 +25,13 @@ describe('fields with a pattern', () => {
     assert.equal(value?.quote, 'Patients received 500 mg of aspirin daily.');
     assert.equal(PAPER.slice(value?.start ?? 0, value?.end ?? 0), value?.quote);
   });
+  test('a pattern that looks through the rest of the text at each of its letters is given up in time', () => {
+    const text = 'a word and another '.repeat(10_000);
+    const startedAt = performance.now();
+    const slow = field('slow', 'list', { pattern: '(?s)[a-y](?:.*\\d{5}Z)?' });
+    assert.throws(() => extract(text, slow), { code: 'pattern_too_slow', errorClass: 'permanent' });
+    assert.ok(performance.now() - startedAt < 20_000);
+  });
   test('without a group the whole match is the value', () => {
     assert.equal(extract(PAPER, field('d', 'date', { pattern: '\\d+ March \\d+' })).d?.value, '2015-03-12');
   });

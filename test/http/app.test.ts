@@ -17,14 +17,16 @@ const routes: [path: string, allow: string][] = [
   ['/templates', 'GET, HEAD, POST'],
   [`/templates/${id}`, 'GET, HEAD'],
   ['/tasks', 'GET, HEAD, POST'],
-  [`/tasks/${id}`, 'GET, HEAD'],
+  [`/tasks/${id}`, 'GET, HEAD, DELETE'],
   [`/tasks/${id}/status`, 'GET, HEAD'],
+  [`/tasks/${id}/cancel`, 'POST'],
+  [`/tasks/${id}/retry`, 'POST'],
   [`/tasks/${id}/results`, 'GET, HEAD'],
   [`/tasks/${id}/results/${id}`, 'GET, HEAD'],
 ];
 for (const [path, allow] of routes) {
   test(`at ${path.replaceAll(id, ':id')} another method is told which ones there are`, async () => {
-    for (const method of ['PUT', 'PATCH', 'OPTIONS', 'POST', 'DELETE']) {
+    for (const method of ['PUT', 'PATCH', 'OPTIONS', 'POST', 'DELETE', 'GET']) {
       if (allow.includes(method)) continue;
       const { status, code, headers } = await problem(app.request(path, { method }));
       assert.deepEqual([status, code, headers.get('allow')], [405, 'method_not_allowed', allow], method);

@@ -15,6 +15,9 @@ const keys: [what: string, header: string, inBody: string | undefined][] = [
   ['a long key', 'x'.repeat(256), undefined],
   ['a key that is no ASCII', 'schl\u00fcssel', undefined],
   ['two keys', '"a"', 'b'],
+  ['two keys of its own', 'a, b', undefined],
+  ['two quoted keys', '"a", "b"', undefined],
+  ['a quote that is never closed', '"a', undefined],
 ];
 for (const [what, header, idempotencyKey] of keys) {
   test(`a header with ${what} is refused`, async () => {

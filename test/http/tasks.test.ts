@@ -26,12 +26,17 @@ test('a task is created over documents in the order of the request, and its prog
     templateVersion: 1,
     mode: 'scatter',
     status: 'processing',
+    statusReason: null,
     totalCount: 3,
+    deadlineAt: null,
+    maxFailedCount: null,
+    maxFailedPercent: null,
     completedAt: null,
   });
   assert.equal(answer.headers.get('location'), `/tasks/${taskId}`);
   const progress = { total: 3, success: 0, failed: 0, percent: 0, pending: 3, extracting: 0, cancelled: 0 };
-  assert.deepEqual(await json(app.request(`/tasks/${taskId}/status`)), { taskId, status: 'processing', progress });
+  const status = { taskId, status: 'processing', statusReason: null, progress };
+  assert.deepEqual(await json(app.request(`/tasks/${taskId}/status`)), status);
   assert.deepEqual(await json(app.request(`/tasks/${taskId.toUpperCase()}`)), { taskId, createdAt, ...task, progress });
   const results = await json(app.request(`/tasks/${taskId}/results`));
   assert.deepEqual(
@@ -102,7 +107,10 @@ test('tasks are listed newest first, by project and status, page by page', async
   const documentIds = await makeDocuments(sql, projectId, 1);
   const ids: string[] = [];
   for (let i = 0; i < 3; i++) ids.unshift((await json(post({ projectId, templateId, documentIds }), 201)).taskId);
-  await sql`update asl_schema.extraction_task set status = 'cancelled', completed_at = now() where id = ${ids[1] ?? ''}`;
+  await sql`
+    update asl_schema.extraction_task
+    set status = 'cancelled', status_reason = 'cancelled_by_user', completed_at = now()
+    where id = ${ids[1] ?? ''}`;
   const idsAt = async (query: string) => {
     const page = await json(app.request(`/tasks?projectId=${projectId}&${query}`));
     return [page.data.map(({ taskId }: { taskId: string }) => taskId), page.nextCursor];

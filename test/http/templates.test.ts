@@ -127,6 +127,8 @@ const faulty: [what: string, body: unknown, paths: string[]][] = [
   ['with a pattern that does not compile', one({ pattern: '(' }), ['fields[0].pattern']],
   ['with a pattern that only backtracking could do', one({ pattern: '(a)\\1' }), ['fields[0].pattern']],
   ['with a pattern that explodes', one({ pattern: '((a{1000}){1000}){1000}' }), ['fields[0].pattern']],
+  ['with a pattern that repeats without measure', one({ pattern: 'a{0,1000}'.repeat(55) }), ['fields[0].pattern']],
+  ['with a million fields', { name: 'n', fields: Array.from({ length: 1_000_000 }, () => ({})) }, ['fields']],
   ['with a long pattern', one({ pattern: 'x'.repeat(501) }), ['fields[0].pattern']],
   ['with required as a text', one({ required: 'yes' }), ['fields[0].required']],
 ];

@@ -28,10 +28,19 @@ export async function openTestBench(file: string): Promise<TestBench> {
 
 /** Stores `count` small text documents in a project. */
 export async function makeDocuments(sql: Sql, projectId: string, count: number): Promise<string[]> {
-  const rows = Array.from({ length: count }, (_, i) => {
+  return await makeNamedDocuments(
+    sql,
+    projectId,
+    Array.from({ length: count }, (_, i) => `paper-${i}.txt`),
+  );
+}
+
+/** The same with names of the test's choice: a stand-in engine may go by them. */
+export async function makeNamedDocuments(sql: Sql, projectId: string, names: readonly string[]): Promise<string[]> {
+  const rows = names.map((filename, i) => {
     const content = `Paper ${i} of ${projectId}`;
     const id = uuidv7();
-    return { id, filename: `paper-${i}.txt`, content, sha256: createHash('sha256').update(content).digest('hex') };
+    return { id, filename, content, sha256: createHash('sha256').update(content).digest('hex') };
   });
   await sql`
     with wanted as (

@@ -13,7 +13,6 @@ import {
   readResult,
   takeResult,
 } from '../support/fixtures.ts';
-import { untilBlocked } from '../support/waiting.ts';
 
 const bench = await openTestBench(import.meta.url);
 const { sql, boss } = bench;
@@ -42,7 +41,7 @@ test('a pending result is claimed, numbered, and begins a line of its history; t
   await fetchDeliveries(bench, 10);
 });
 
-test('of two claims of one delivery at the same moment, one gets the result and the other is a phantom', async () => {
+test('of two claims of one delivery at the same moment, one gets the result; the other hears that it is locked, then a phantom', async () => {
   const { resultIds } = await makeTask(bench, 1);
   const [fetched] = await fetchDeliveries(bench, 1);
   assert.ok(fetched);
@@ -51,10 +50,10 @@ test('of two claims of one delivery at the same moment, one gets the result and 
   try {
     await first`begin`;
     const [won] = await claimResults(first, options);
-    const second = claimResults(sql, options);
-    await untilBlocked(sql, 'with delivered as');
+    const [meanwhile] = await claimResults(sql, options);
     await first`commit`;
-    assert.deepEqual([won?.outcome, (await second)[0]?.outcome], ['claimed', 'phantom']);
+    const [afterwards] = await claimResults(sql, options);
+    assert.deepEqual([won?.outcome, meanwhile?.outcome, afterwards?.outcome], ['claimed', 'locked', 'phantom']);
   } finally {
     first.release();
   }
@@ -162,23 +161,25 @@ test('a batch answers by position, with a phantom between two claims', async () 
   );
 });
 
-test('a claim waits for a settle in flight instead of losing the result as a phantom', async () => {
-  await makeTask(bench, 1);
-  const first = await takeResult(bench);
-  await lapseHeartbeat(bench, first.job.id);
-  const [fetched] = await fetchDeliveries(bench, 1);
-  assert.ok(fetched);
+test('a row that another transaction holds is passed by, told from a phantom, and holds up no other of its batch', async () => {
+  await makeTask(bench, 2);
+  const [a, b] = (await fetchDeliveries(bench, 2)).map(({ delivery }) => delivery);
+  assert.ok(a && b);
   const locker = await sql.reserve();
   try {
     await locker`begin`;
-    await locker`select 1 from asl_schema.extraction_result where id = ${first.claim.resultId} for update`;
-    const claiming = claimResults(sql, { deliveries: [fetched.delivery], worker, maxAttempts });
-    await untilBlocked(sql, 'with delivered as');
+    await locker`select 1 from asl_schema.extraction_result where id = ${a.resultId} for update`;
+    const outcomes = await claimResults(sql, { deliveries: [a, b], worker, maxAttempts });
+    assert.deepEqual(
+      outcomes.map(({ outcome }) => outcome),
+      ['locked', 'claimed'],
+    );
     await locker`rollback`;
-    assert.equal((await claiming)[0]?.outcome, 'claimed');
   } finally {
     locker.release();
   }
+  const [again] = await claimResults(sql, { deliveries: [a], worker, maxAttempts });
+  assert.equal(again?.outcome, 'claimed');
 });
 
 test('claims and settles never touch the row of the task', async () => {

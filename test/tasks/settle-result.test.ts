@@ -15,6 +15,7 @@ import {
   takeResult,
   withMethod,
 } from '../support/fixtures.ts';
+import { untilBlocked } from '../support/waiting.ts';
 
 const bench = await openTestBench(import.meta.url);
 const { sql, boss } = bench;
@@ -161,6 +162,27 @@ test('a late worker changes nothing, whatever happened to its result meanwhile',
       }
     });
   }
+});
+
+test('a settle waits for a sweep that holds its row, and is stale when that has ended the result', async () => {
+  await makeTask(bench, 1);
+  const held = await takeResult(bench);
+  const sweep = await sql.reserve();
+  try {
+    await sweep`begin`;
+    await sweep`
+      update asl_schema.extraction_result
+      set status = 'error', error_code = 'extraction_stalled', finished_at = now()
+      where id = ${held.claim.resultId}`;
+    const settling = settle(held, { kind: 'completed', data: { late: true } });
+    await untilBlocked(sql, 'with fenced as');
+    await sweep`commit`;
+    assert.equal(await settling, 'stale');
+  } finally {
+    sweep.release();
+  }
+  const { row } = await readResult(sql, held.claim.resultId);
+  assert.deepEqual([row.status, row.error_code, row.extracted_data], ['error', 'extraction_stalled', null]);
 });
 
 test('a late worker does not complete the delivery of the worker that took over', async () => {

@@ -123,6 +123,16 @@ test('the search for lost jobs goes through any number of waiting results a page
   assert.equal('lostJobs' in again && again.lostJobs, 1);
 });
 
+test('a lost result in work is found in every round, wherever the search for waiting ones stands', async () => {
+  await makeTask(bench, 6);
+  const held = await takeResults(bench, 6);
+  const last = held.map(({ claim, job }) => ({ ...claim, job })).sort((a, b) => (a.resultId < b.resultId ? 1 : -1))[0];
+  assert.ok(last);
+  await boss.deleteJob(EXTRACT_QUEUE, last.job.id);
+  const round = await sweep({ limit: 1 });
+  assert.equal('lostJobs' in round && round.lostJobs, 1);
+});
+
 test('a result that changes hands while the sweep looks at it is left alone', async () => {
   await makeTask(bench, 1);
   const { claim, job } = await takeResult(bench);

@@ -17,6 +17,7 @@ import {
   readResult,
   silent,
   takeResult,
+  withMethod,
 } from '../support/fixtures.ts';
 import { until } from '../support/waiting.ts';
 
@@ -261,6 +262,71 @@ test('a worker that has lost its claim is told so at its next heartbeat, and wri
     attempts.map(({ outcome }) => outcome),
     ['lost', null],
   );
+});
+
+test('a database that is away while a paper is read costs the paper no attempt; a settle that meets it is made again', async () => {
+  const { taskId, resultIds } = await makeTask(bench, 1);
+  const [resultId] = resultIds as [string];
+  const away = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' });
+  const engine = scriptedEngine(async (_, __, nth) => {
+    if (nth === 1) throw away;
+    return answer;
+  });
+  let refusals = 0;
+  const complete = withMethod(boss, 'complete', (...args: Parameters<typeof boss.complete>) => {
+    // The settle's own: the first two are met by an outage.
+    if (refusals < 2 && engine.started.length === 2) {
+      refusals += 1;
+      return Promise.reject(away);
+    }
+    return boss.complete(...args);
+  });
+  start(engine, { boss: complete, pollIntervalMs: 50 });
+  await terminal(taskId, 1);
+  const { row, attempts } = await readResult(sql, resultId);
+  assert.deepEqual([row.status, row.failed_attempts, refusals], ['completed', 0, 2]);
+  assert.deepEqual(
+    attempts.map(({ outcome, error_code }) => [outcome, error_code]),
+    [
+      ['deferred', 'database_away'],
+      ['completed', null],
+    ],
+  );
+});
+
+test('a row that a frozen process holds keeps its own slot busy for a while, and no other result waiting', async () => {
+  const { taskId, resultIds } = await makeTask(bench, 6);
+  const [frozen] = resultIds as [string];
+  const holder = await sql.reserve();
+  try {
+    await holder`begin`;
+    await holder`select 1 from asl_schema.extraction_result where id = ${frozen} for update`;
+    start(
+      scriptedEngine(async () => answer),
+      { slots: 2 },
+    );
+    await terminal(taskId, 5);
+    await holder`rollback`;
+  } finally {
+    holder.release();
+  }
+  await terminal(taskId, 6);
+});
+
+test('a stop with the database away ends in bounded time', { timeout: 30_000 }, async () => {
+  await makeTask(bench, 1);
+  const away = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' });
+  let cut = false;
+  const cutOff = withMethod(boss, 'complete', (...args: Parameters<typeof boss.complete>) =>
+    cut ? Promise.reject(away) : boss.complete(...args),
+  );
+  const engine = scriptedEngine((_, { signal }) => hang(signal));
+  const consumer = start(engine, { boss: cutOff });
+  await until('the extraction', () => engine.running.now === 1);
+  cut = true;
+  const startedAt = performance.now();
+  await consumer.stop(100);
+  assert.ok(performance.now() - startedAt < 10_000);
 });
 
 test('a stop lets running extractions end, takes no new one, and hands back the rest without spending an attempt', async () => {

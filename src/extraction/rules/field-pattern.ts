@@ -24,18 +24,22 @@ export function patternFault(pattern: string): string | undefined {
  * Looks for a field's own pattern, page by page. The first match counts: its first group, or else all of it, cast to the
  * field's type. Lists collect every match.
  *
- * RE2 is linear in the text whatever the pattern is, so a template cannot stop a worker.
+ * One search by RE2 takes time in proportion to the text, whatever the pattern is. Many searches for the next match may each
+ * look through the whole rest of the text, so all of them together have a limit.
  *
- * @throws ExtractionError `pattern_invalid`
+ * @throws ExtractionError `pattern_invalid`, `pattern_too_slow`
  */
 export function findPattern(document: DocumentText, field: TemplateField): Finding | undefined {
-  const fault = patternFault(field.pattern ?? '');
-  if (fault) throw permanent('pattern_invalid', `field ${field.key}: ${fault}`);
-  const pattern = RE2JS.compile(field.pattern ?? '');
+  const pattern = compile(field);
   const found: Raw[] = [];
+  const deadline = performance.now() + MAX_SEARCH_MS;
   for (const [index, text] of document.pages.entries()) {
     const matcher = pattern.matcher(text);
     while (matcher.find()) {
+      if (performance.now() > deadline) {
+        const message = `field ${field.key}: its pattern takes longer than ${MAX_SEARCH_MS / 1000} s on this document`;
+        throw permanent('pattern_too_slow', message);
+      }
       const group = matcher.groupCount() > 0 && matcher.start(1) >= 0 ? 1 : 0;
       const [start, end] = [matcher.start(group), matcher.end(group)];
       if (end <= start) continue;
@@ -47,6 +51,22 @@ export function findPattern(document: DocumentText, field: TemplateField): Findi
     }
   }
   return list(found);
+}
+
+/** Far more than an honest pattern needs for a long paper, and bearable for the papers that wait behind it. */
+const MAX_SEARCH_MS = 5000;
+
+function compile(field: TemplateField): RE2JS {
+  let pattern: RE2JS;
+  try {
+    pattern = RE2JS.compile(field.pattern ?? '');
+  } catch (error) {
+    throw permanent('pattern_invalid', `field ${field.key}: ${error instanceof Error ? error.message : String(error)}`);
+  }
+  if (pattern.programSize() > MAX_PROGRAM_SIZE) {
+    throw permanent('pattern_invalid', `field ${field.key}: the pattern is too large`);
+  }
+  return pattern;
 }
 
 type Raw = { text: string; page: number; start: number; end: number };

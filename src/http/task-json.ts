@@ -1,0 +1,27 @@
+import type { Sql } from '../db.ts';
+import type { StatusReason, Task } from '../tasks/task.ts';
+import { taskProgress } from '../tasks/task-progress.ts';
+import { notFound } from './problem.ts';
+
+const REASONS: Record<StatusReason, string> = {
+  cancelled_by_user: 'The task was cancelled on request; what had not finished by then was cancelled with it.',
+  failure_threshold: 'More results failed than the task allows; what had not finished by then was cancelled.',
+  deadline_exceeded: 'The deadline passed before all results had finished; the others ended as errors.',
+};
+
+/** A task as the API shows it. */
+export function toTaskJson(task: Task) {
+  return { ...task, statusReason: toReasonJson(task.statusReason) };
+}
+
+/** Where a task stands, as the API shows it. @throws Problem 404 */
+export async function readProgress(sql: Sql, taskId: string) {
+  const found = await taskProgress(sql, taskId);
+  if (found === undefined) throw notFound('task', taskId);
+  return { taskId, status: found.status, statusReason: toReasonJson(found.statusReason), progress: found.progress };
+}
+
+/** Why a task ended otherwise than by its last result: a stable code for programs and a sentence for people. */
+function toReasonJson(code: StatusReason | null) {
+  return code === null ? null : { code, message: REASONS[code] };
+}
