@@ -2,7 +2,7 @@
 # .env, each works on a private PostgreSQL in .data/postgres.
 
 .DEFAULT_GOAL := help
-.PHONY: help install migrate rollback dev start demo test bench check format schema stop-postgres clean reset
+.PHONY: help install migrate rollback dev start demo test chaos bench check format schema stop-postgres clean reset
 
 # The repository's own Node comes first, whatever the system's. Said to the shell rather than to make: GNU Make 3.81 (macOS)
 # does not heed its own PATH when it looks for a command. With `exec` no shell stands between a signal and its receiver.
@@ -51,6 +51,9 @@ demo: $(installed) ## Show a whole conversation with the service
 
 test: $(installed) ## Run the tests on TEST_DATABASE_URL's server, or DATABASE_URL's; only=FILES for some
 	@$(run) --test -- node --import tsx --test --test-concurrency=2 $(only)
+
+chaos: $(installed) ## Random faults for CHAOS_SECONDS (60), repeatable by CHAOS_SEED; checks every invariant at the end
+	@$(run) --test -- node --import tsx test/crash/chaos.ts
 
 bench: $(installed) ## Measure how long it takes to create tasks, on a database of its own
 	@$(run) -- node --import tsx bench/create-task.ts

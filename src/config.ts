@@ -22,6 +22,20 @@ function integer(fallback: number, min: number, max: number) {
 const megabyte = 1024 * 1024;
 const day = 24 * 60 * 60;
 
+/** A URL, without an end that a path would be added to twice. */
+const url = v.optional(
+  v.pipe(
+    v.string(),
+    v.trim(),
+    v.check((value) => /^https?:\/\//.test(value) && URL.canParse(value), 'must be an http or https URL'),
+    v.transform((value) => value.replace(/\/+$/, '')),
+  ),
+);
+const word = v.optional(v.pipe(v.string(), v.trim()));
+const price = v.optional(
+  v.pipe(v.string(), v.trim(), v.regex(/^\d+(\.\d+)?$/, 'must be a number'), v.transform(Number)),
+);
+
 const environment = v.object({
   DATABASE_URL: v.pipe(
     v.string('is not set: give a PostgreSQL connection URL'),
@@ -58,6 +72,20 @@ const environment = v.object({
   MAX_DOCUMENT_BYTES: integer(50 * megabyte, 1, 500 * megabyte),
   MAX_UPLOAD_BYTES: integer(1024 * megabyte, 1, 100 * 1024 * megabyte),
   MAX_UPLOAD_FILES: integer(1000, 1, 10_000),
+  MINERU_URL: url,
+  MINERU_API_KEY: word,
+  MINERU_DIALECT: v.optional(v.picklist(['auto', 'v3', 'v4', 'cloud']), 'auto'),
+  MINERU_BACKEND: word,
+  MINERU_LANGUAGE: word,
+  LLM_BASE_URL: url,
+  LLM_MODEL: word,
+  LLM_API_KEY: word,
+  LLM_CONTEXT_TOKENS: integer(32_768, 1000, 10_000_000),
+  LLM_MAX_OUTPUT_TOKENS: integer(8192, 100, 1_000_000),
+  LLM_TIMEOUT_SECONDS: integer(240, 1, 290),
+  LLM_PRICE_INPUT: price,
+  LLM_PRICE_OUTPUT: price,
+  LLM_PRICE_CACHED: price,
 });
 
 /**
@@ -93,6 +121,29 @@ export type Config = {
   maxDocumentBytes: number;
   maxUploadBytes: number;
   maxUploadFiles: number;
+  /** A server that reads PDFs; undefined: the embedded reader does. */
+  mineru: MinerUConfig | undefined;
+  /** A model that fills the fields; undefined: rules do. */
+  model: ModelConfig | undefined;
+};
+
+export type MinerUConfig = {
+  baseUrl: string;
+  apiKey: string | undefined;
+  dialect: 'auto' | 'v3' | 'v4' | 'cloud';
+  backend: string | undefined;
+  language: string | undefined;
+};
+
+export type ModelConfig = {
+  baseUrl: string;
+  model: string;
+  apiKey: string | undefined;
+  contextTokens: number;
+  maxOutputTokens: number;
+  requestTimeoutMs: number;
+  /** Of a million tokens. */
+  prices: { input: number; output: number; cached: number } | undefined;
 };
 
 /** The configuration does not make sense; `faults` names every fault, not the first one only. */
@@ -128,6 +179,12 @@ export function loadConfig(env: Record<string, string | undefined> = process.env
       ? 'TAKEOVER_SECONDS must be at least 2 more than HEARTBEAT_SECONDS'
       : undefined,
     e.TAKEOVER_SECONDS >= e.JOB_EXPIRY_SECONDS ? 'TAKEOVER_SECONDS must be less than JOB_EXPIRY_SECONDS' : undefined,
+    (e.LLM_BASE_URL === undefined) !== (e.LLM_MODEL === undefined)
+      ? 'LLM_BASE_URL and LLM_MODEL go together: set both or none'
+      : undefined,
+    (e.LLM_PRICE_INPUT === undefined) !== (e.LLM_PRICE_OUTPUT === undefined)
+      ? 'LLM_PRICE_INPUT and LLM_PRICE_OUTPUT go together: set both or none'
+      : undefined,
   ].filter((text) => text !== undefined);
   if (faults.length > 0) throw new ConfigError(faults);
   return {
@@ -156,6 +213,29 @@ export function loadConfig(env: Record<string, string | undefined> = process.env
     maxDocumentBytes: e.MAX_DOCUMENT_BYTES,
     maxUploadBytes: e.MAX_UPLOAD_BYTES,
     maxUploadFiles: e.MAX_UPLOAD_FILES,
+    mineru: e.MINERU_URL === undefined ? undefined : toMinerU(e.MINERU_URL, e),
+    model:
+      e.LLM_BASE_URL === undefined || e.LLM_MODEL === undefined ? undefined : toModel(e.LLM_BASE_URL, e.LLM_MODEL, e),
+  };
+}
+
+type Environment = v.InferOutput<typeof environment>;
+
+function toMinerU(baseUrl: string, e: Environment): MinerUConfig {
+  const { MINERU_API_KEY: apiKey, MINERU_DIALECT: dialect, MINERU_BACKEND: backend, MINERU_LANGUAGE: language } = e;
+  return { baseUrl, apiKey, dialect, backend, language };
+}
+
+function toModel(baseUrl: string, model: string, e: Environment): ModelConfig {
+  const { LLM_PRICE_INPUT: input, LLM_PRICE_OUTPUT: output, LLM_PRICE_CACHED: cached } = e;
+  return {
+    baseUrl,
+    model,
+    apiKey: e.LLM_API_KEY,
+    contextTokens: e.LLM_CONTEXT_TOKENS,
+    maxOutputTokens: e.LLM_MAX_OUTPUT_TOKENS,
+    requestTimeoutMs: e.LLM_TIMEOUT_SECONDS * 1000,
+    prices: input === undefined || output === undefined ? undefined : { input, output, cached: cached ?? input },
   };
 }
 

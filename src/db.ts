@@ -31,7 +31,7 @@ export function connect(databaseUrl: string, options: ConnectOptions): Sql {
     connection: {
       application_name: options.applicationName,
       // A process that stops in mid-transaction, alive but silent, must not keep its locks from everybody else.
-      idle_in_transaction_session_timeout: 15_000,
+      idle_in_transaction_session_timeout: 10_000,
       // The server finds out within a minute that a client is gone without a word, and frees its locks.
       tcp_keepalives_idle: 30,
       tcp_keepalives_interval: 10,
@@ -58,10 +58,15 @@ function openSocket({ path, host, port }: Target, silenceMs: number): Socket {
 /** Ends itself when it times out. Not by a listener: the driver removes all of them when it goes on to TLS. */
 class WatchedSocket extends Socket {
   override emit(event: string | symbol, ...args: unknown[]): boolean {
-    // Without an error, as if the server had closed it: an idle connection ends this way too, and that is no failure.
-    if (event === 'timeout') this.destroy();
+    // Without an error, as if the server had closed it: an idle connection ends this way too, and that is no failure. But one
+    // on which no word ever came has failed: the driver would try again for ever, and its statement never hear of it.
+    if (event === 'timeout') this.destroy(this.bytesRead === 0 ? noAnswer() : undefined);
     return super.emit(event as 'timeout', ...(args as []));
   }
+}
+
+function noAnswer(): Error {
+  return Object.assign(new Error('the database does not answer'), { code: 'ETIMEDOUT' });
 }
 
 /**

@@ -1,3 +1,5 @@
+import type { Usage } from './extraction/engine.ts';
+
 /**
  * The four classes of an extraction error decide what becomes of the paper:
  *
@@ -15,6 +17,8 @@ export class ExtractionError extends Error {
   readonly errorClass: ErrorClass;
   /** For `defer` and `configuration`: how long to wait before the next try. */
   readonly retryAfterMs: number | undefined;
+  /** What was used up before it: a refused or unusable answer is paid for too. */
+  usage: Usage | undefined;
 
   constructor(
     errorClass: ErrorClass,

@@ -58,11 +58,8 @@ export async function startService(config: Config, parts: ServiceParts = {}): Pr
   if (config.roles.has('aggregator')) {
     const { aggregatorIntervalMs: intervalMs, staleAfterMs } = config;
     const aggregator = startAggregator({ sql, boss, intervalMs, staleAfterMs, worker, log });
-    const unlisten = await listenWake(sql, 'asl_settled', () => aggregator.wake());
-    stops.push(async () => {
-      await unlisten();
-      await aggregator.stop();
-    });
+    await listenWake(sql, 'asl_settled', () => aggregator.wake());
+    stops.push(() => aggregator.stop());
     if (config.retentionMs !== undefined) {
       const retention = startRetention({ sql, retentionMs: config.retentionMs, log });
       stops.push(() => retention.stop());
@@ -77,12 +74,9 @@ export async function startService(config: Config, parts: ServiceParts = {}): Pr
     const { workerSlots: slots, pollIntervalMs, extractionTimeoutMs, retryDelayMs, retryDelayMaxMs } = config;
     const timing = { pollIntervalMs, extractionTimeoutMs, retryDelayMs, retryDelayMaxMs };
     const consumer = startConsumer({ sql, boss, engine, limits, slots, ...timing, worker, log, onSettled: sayWord });
-    const unlisten = [
-      await listenWake(sql, 'asl_jobs', () => consumer.wake()),
-      await listenWake(sql, 'asl_stopped', () => consumer.check()),
-    ];
+    await listenWake(sql, 'asl_jobs', () => consumer.wake());
+    await listenWake(sql, 'asl_stopped', () => consumer.check());
     stops.push(async () => {
-      for (const stop of unlisten) await stop();
       await consumer.stop(config.shutdownGraceMs);
       await engine.close();
     });

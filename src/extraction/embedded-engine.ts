@@ -1,97 +1,20 @@
-import { fileURLToPath } from 'node:url';
-import { Piscina } from 'piscina';
-import { type ErrorClass, ExtractionError, permanent } from '../errors.ts';
-import type { EmbeddedResult, EmbeddedTask } from './embedded-worker.ts';
-import type { ExtractionEngine, ExtractionInput } from './engine.ts';
-import { createSemaphore } from './semaphore.ts';
-
-export type EmbeddedEngineOptions = {
-  /** Papers read at the same time; more than that wait their turn. */
-  threads: number;
-  /** JavaScript heap of one thread in megabytes. A paper that needs more is `document_too_complex`. Default 1024. */
-  threadMemoryMegabytes?: number;
-  /** The longest that one paper may keep a thread; a paper that needs more is `document_too_complex`. Default 5 minutes. */
-  paperTimeoutMs?: number;
-  /** An idle thread gives its memory back after this time. Default one minute. */
-  idleTimeoutMs?: number;
-};
+import type { ExtractionEngine } from './engine.ts';
+import { createReadingPool, type ReadingPoolOptions } from './reading-pool.ts';
 
 /**
  * The engine that needs no server and no model: it reads the PDF itself, answers by rules and patterns, and gives passages
  * for what rules cannot answer. It never gives a value that does not stand in the paper.
  *
- * All the work is done in worker threads, so the caller's event loop keeps its rhythm; a paper that exhausts a thread's
- * memory or crashes it takes nothing else with it. The caller's buffer is copied and stays as it is.
- *
- * `extract` throws ExtractionErrors, all permanent: `document_empty`, `pdf_invalid`, `pdf_password`, `needs_ocr`,
- * `text_undecodable`, `document_too_complex`, `pattern_invalid`. When the signal fires the thread is stopped and the
- * signal's reason is thrown.
+ * `extract` throws what the pool of threads throws: permanent `document_empty`, `pdf_invalid`, `pdf_password`, `needs_ocr`,
+ * `text_undecodable`, `document_too_complex`, `pattern_invalid`, `pattern_too_slow`, and transient `thread_failed`.
  */
-export function createEmbeddedEngine(options: EmbeddedEngineOptions): ExtractionEngine {
-  const { threads, paperTimeoutMs = 300_000 } = options;
-  // The pool has a queue too, but does not say when a task leaves it: waiting must not count as reading.
-  const turns = createSemaphore(threads);
-  const pool = new Piscina<EmbeddedTask, EmbeddedResult>({
-    filename: WORKER_FILE,
-    minThreads: 0,
-    maxThreads: threads,
-    idleTimeout: options.idleTimeoutMs ?? 60_000,
-    concurrentTasksPerWorker: 1,
-    // The default would keep a thread from ending its own asynchronous work while it waits for the next paper.
-    atomics: 'disabled',
-    execArgv: WORKER_ARGUMENTS,
-    resourceLimits: { maxOldGenerationSizeMb: options.threadMemoryMegabytes ?? 1024 },
-  });
-  // A thread that dies between two papers is replaced by the pool; without a listener it would end the process.
-  pool.on('error', () => {});
-
+export function createEmbeddedEngine(options: ReadingPoolOptions): ExtractionEngine {
+  const pool = createReadingPool(options);
   return {
-    async extract(input: ExtractionInput) {
-      const { signal } = input;
-      const leave = await input.whileWaiting(turns.enter(signal));
-      const timeout = AbortSignal.timeout(paperTimeoutMs);
-      let result: EmbeddedResult;
-      try {
-        const task: EmbeddedTask = {
-          content: ownBuffer(input.content),
-          mediaType: input.mediaType,
-          fields: [...input.fields],
-        };
-        result = await pool.run(task, { signal: AbortSignal.any([signal, timeout]) });
-      } catch (error) {
-        signal.throwIfAborted();
-        if (timeout.aborted) {
-          const message = `reading the document takes longer than ${paperTimeoutMs / 1000} s`;
-          throw permanent('document_too_complex', message, error);
-        }
-        throw threadError(error);
-      } finally {
-        leave();
-      }
-      if (!result.ok) throw new ExtractionError(result.errorClass, result.code, result.message);
-      return result.output;
+    async extract(input) {
+      const { data, pages, characters } = await pool.readAndFill(input, input);
+      return { data, usage: { pages, characters } };
     },
-    close: () => pool.destroy(),
+    close: () => pool.close(),
   };
-}
-
-/** The worker stands beside this file, with the same ending: TypeScript in a checkout, JavaScript if it is ever built. */
-const ENDING = import.meta.url.endsWith('.ts') ? 'ts' : 'js';
-const WORKER_FILE = fileURLToPath(new URL(`./embedded-worker.${ENDING}`, import.meta.url));
-/** Said here rather than inherited, so that it does not matter how the process was started. */
-const WORKER_ARGUMENTS = ENDING === 'ts' ? ['--import', import.meta.resolve('tsx')] : [];
-
-/** Posting a view copies all of the buffer under it, and a database driver's buffer may be far larger than the paper. */
-function ownBuffer(content: Uint8Array): Uint8Array {
-  return content.byteLength === content.buffer.byteLength ? content : new Uint8Array(content);
-}
-
-function threadError(error: unknown): ExtractionError {
-  const code = error instanceof Error && 'code' in error ? error.code : undefined;
-  if (code === 'ERR_WORKER_OUT_OF_MEMORY') {
-    return permanent('document_too_complex', 'reading the document takes more memory than a thread has', error);
-  }
-  const errorClass: ErrorClass = 'transient';
-  const message = error instanceof Error ? error.message : String(error);
-  return new ExtractionError(errorClass, 'thread_failed', message, { cause: error });
 }

@@ -2,6 +2,8 @@ import type { TemplateField } from '../templates/template.ts';
 
 /** What an engine is given: the bytes of one paper, and the fields to fill. */
 export type ExtractionInput = {
+  /** Whose paper it is: what is scarce is shared fairly between tasks. */
+  taskId: string;
   content: Uint8Array;
   filename: string;
   /** As told by content when the document was stored. */
@@ -26,14 +28,16 @@ export type Passage = Place & { text: string; score: number };
 export type Alternative = Place & { value: string };
 
 export type FieldValue = {
-  /** A string, number, boolean or list of strings, by the field's type; null unless `status` is `found`. */
+  /** A string, number, boolean or list of strings, by the field's type; null unless `found` or `ungrounded`. */
   value: string | number | boolean | string[] | null;
   /**
    * - `found`         the value stands in the paper at the quote
    * - `not_reported`  a rule looked and the paper does not say; not an error
    * - `unanswered`    nothing here may answer this field: see `passages`
+   * - `ungrounded`    a model gave the value, and the paper does not bear it out: its quote is not there (then page, start and
+   *   end are null and the quote is the model's words), or the value does not follow from it
    */
-  status: 'found' | 'not_reported' | 'unanswered';
+  status: 'found' | 'not_reported' | 'unanswered' | 'ungrounded';
   /** The words of the paper that the value rests on, exactly as they stand in the page's text. */
   quote: string | null;
   page: number | null;

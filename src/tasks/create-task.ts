@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { PgBoss } from 'pg-boss';
 import { v7 as uuidv7 } from 'uuid';
 import { inTransaction, type Sql, type Tx } from '../db.ts';
-import { insertJobs, type JobLimits } from '../queue.ts';
+import { headPriority, insertJobs, type JobLimits } from '../queue.ts';
 import { notifyWake } from '../wake.ts';
 import { analyzeAfterInsert } from './analyze.ts';
 import { getTask } from './read-tasks.ts';
@@ -126,10 +126,11 @@ async function insertTask(
     join asl_schema.document d on d.id = wanted.document_id and d.project_id = ${projectId}`;
   if (inserted.count !== documentIds.length) throw new Refused(await nameUnknown(tx, request));
 
+  const head = await headPriority(tx);
   await insertJobs(
     boss,
     tx,
-    results.map(({ resultId, jobId }) => ({ taskId, resultId, jobId })),
+    results.map(({ resultId, jobId }, position) => ({ taskId, resultId, jobId, priority: head - position })),
     jobLimits,
   );
   // Delivered at the commit, so no worker looks before the jobs are there.

@@ -15,7 +15,7 @@ export type EndResults = {
  *
  * Nothing is asked of the workers: the row is terminal from this commit on, so a claim that comes later is a phantom, a
  * settle that comes later is stale, and a worker in the midst of an extraction is told to stop wasting its time by its next
- * look at the tasks that it works for. 100,000 results are one statement and one delete.
+ * look at its claims. 100,000 results are two statements and one delete.
  *
  * Locks rows in the order of their key, as claims do, and waits for the claim or settle that holds one.
  */
@@ -23,14 +23,24 @@ export async function endResults(tx: Tx, boss: PgBoss, { taskIds, ending }: EndR
   if (taskIds.length === 0) return 0;
   const code = ending.status === 'error' ? ending.code : null;
   const message = ending.status === 'error' ? ending.message : null;
+  // A statement of its own: it waits for the claims that are in flight, and the next one, with its snapshot from after that,
+  // sees the attempts which they have begun. In one statement those would stay open for ever.
+  await tx`
+    select count(*)
+    from (
+      select 1
+      from asl_schema.extraction_result
+      where task_id = any(${taskIds as string[]}::uuid[])
+        and status in ('pending', 'extracting')
+      order by task_id, id
+      for update
+    ) unfinished`;
   const ended = await tx<{ jobId: string }[]>`
     with unfinished as (
       select task_id, id, attempt
       from asl_schema.extraction_result
       where task_id = any(${taskIds as string[]}::uuid[])
         and status in ('pending', 'extracting')
-      order by task_id, id
-      for update
     ),
     recorded as (
       update asl_schema.extraction_attempt a

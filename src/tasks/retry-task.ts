@@ -1,7 +1,7 @@
 import type { PgBoss } from 'pg-boss';
 import { v7 as uuidv7 } from 'uuid';
 import { inTransaction, type Sql, type Tx } from '../db.ts';
-import { insertJobs, type JobLimits } from '../queue.ts';
+import { headPriority, insertJobs, type JobLimits } from '../queue.ts';
 import { notifyWake } from '../wake.ts';
 import { analyzeAfterInsert } from './analyze.ts';
 import { deleteJobs } from './end-results.ts';
@@ -54,10 +54,11 @@ export async function retryTask(
       boss,
       retried.map((result) => result.oldJobId),
     );
+    const head = await headPriority(tx);
     await insertJobs(
       boss,
       tx,
-      retried.map(({ resultId, jobId }) => ({ taskId, resultId, jobId })),
+      retried.map(({ resultId, jobId }, position) => ({ taskId, resultId, jobId, priority: head - position })),
       jobLimits,
     );
     await tx`

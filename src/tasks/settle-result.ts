@@ -109,7 +109,8 @@ async function writeEnding(
         job_id = case when fenced.status = 'pending' then ${nextJobId}::uuid else r.job_id end,
         delivery = null,
         extracted_data = ${data},
-        usage = coalesce(${usage}, r.usage),
+        -- Summed over the attempts: what failed has been paid for too.
+        usage = ${usage === null ? tx`r.usage` : sumUsage(tx, usage)},
         error_code = case when fenced.status = 'error' then ${code}::text end,
         error_message = case when fenced.status = 'error' then ${message}::text end,
         finished_at = case when fenced.status = 'pending' then null else now() end,
@@ -118,4 +119,20 @@ async function writeEnding(
     where r.task_id = fenced.task_id and r.id = fenced.id
     returning r.status`;
   return settled?.status ?? 'stale';
+}
+
+/** Adds the counts of this attempt to those of the result, key by key. */
+function sumUsage(tx: Tx, usage: ReturnType<Tx['json']>) {
+  return tx`(
+          select jsonb_object_agg(key, total)
+          from (
+            select key, sum(value::numeric) as total
+            from (
+              select key, value from jsonb_each_text(coalesce(r.usage, '{}'))
+              union all
+              select key, value from jsonb_each_text(${usage}::jsonb)
+            ) counts
+            group by key
+          ) totals
+        )`;
 }

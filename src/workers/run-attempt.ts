@@ -3,7 +3,7 @@ import type { PgBoss } from 'pg-boss';
 import { isDatabaseAway, isRefusedValue, isWorthAnotherTry, type Sql } from '../db.ts';
 import { readContent } from '../documents/document-store.ts';
 import { permanent, toExtractionError } from '../errors.ts';
-import type { ExtractionEngine } from '../extraction/engine.ts';
+import type { ExtractionEngine, Usage } from '../extraction/engine.ts';
 import { describeError, type Logger } from '../log.ts';
 import type { HeldJob, JobLimits } from '../queue.ts';
 import type { Claim } from '../tasks/claim-results.ts';
@@ -55,6 +55,7 @@ async function extract(deps: AttemptDeps, claim: Claim, stop: AbortSignal, log: 
     const { filename, mediaType } = claim;
     const output = await orAborted(
       deps.engine.extract({
+        taskId: claim.taskId,
         content,
         filename,
         mediaType,
@@ -92,9 +93,9 @@ function whenStopped(reason: StopReason): Ending | undefined {
   return { kind: 'released', code: 'worker_stopped', message: 'The worker was told to stop.', delayMs: 0 };
 }
 
-function whenTransient(deps: AttemptDeps, claim: Claim, code: string, message: string): Ending {
+function whenTransient(deps: AttemptDeps, claim: Claim, code: string, message: string, usage?: Usage): Ending {
   const { retryDelayMs: baseMs, retryDelayMaxMs: maxMs } = deps;
-  return { kind: 'retry', code, message, delayMs: backoffMs(claim.failedAttempts + 1, { baseMs, maxMs }) };
+  return { kind: 'retry', code, message, delayMs: backoffMs(claim.failedAttempts + 1, { baseMs, maxMs }), usage };
 }
 
 /** An unknown error is transient; a database that is away is nobody's paper's fault and spends nothing. */
@@ -102,18 +103,18 @@ function whenFailed(deps: AttemptDeps, claim: Claim, error: unknown, log: Logger
   if (isDatabaseAway(error)) {
     return { kind: 'deferred', code: 'database_away', message: 'The database was not reached.', delayMs: 1000 };
   }
-  const { errorClass, code, message, retryAfterMs } = toExtractionError(error);
+  const { errorClass, code, message, retryAfterMs, usage } = toExtractionError(error);
   switch (errorClass) {
     case 'permanent':
-      return { kind: 'error', code, message };
+      return { kind: 'error', code, message, usage };
     case 'transient':
       log.warn('attempt failed', { code, error: describeError(error) });
-      return whenTransient(deps, claim, code, message);
+      return whenTransient(deps, claim, code, message, usage);
     case 'defer':
-      return { kind: 'deferred', code, message, delayMs: retryAfterMs ?? deps.retryDelayMs };
+      return { kind: 'deferred', code, message, delayMs: retryAfterMs ?? deps.retryDelayMs, usage };
     case 'configuration':
       log.error('an operator must act: results wait', { code, error: describeError(error) });
-      return { kind: 'deferred', code, message, delayMs: retryAfterMs ?? 60_000 };
+      return { kind: 'deferred', code, message, delayMs: retryAfterMs ?? 60_000, usage };
   }
 }
 

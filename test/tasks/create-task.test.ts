@@ -5,7 +5,15 @@ import { EXTRACT_QUEUE } from '../../src/queue.ts';
 import { createTask } from '../../src/tasks/create-task.ts';
 import { listResults } from '../../src/tasks/read-tasks.ts';
 import { taskProgress } from '../../src/tasks/task-progress.ts';
-import { limits, makeDocuments, openTestBench, TRIAL_TEMPLATE_ID, withMethod } from '../support/fixtures.ts';
+import {
+  fetchDeliveries,
+  limits,
+  makeDocuments,
+  makeTask,
+  openTestBench,
+  TRIAL_TEMPLATE_ID,
+  withMethod,
+} from '../support/fixtures.ts';
 import { untilBlocked } from '../support/waiting.ts';
 
 const bench = await openTestBench(import.meta.url);
@@ -204,6 +212,23 @@ test('a task of no documents is closed at once, with 100 percent', async () => {
   assert.ok(created.task.completedAt);
   const state = await taskProgress(sql, created.task.taskId);
   assert.deepEqual([state?.status, state?.progress.total, state?.progress.percent], ['completed', 0, 100]);
+});
+
+test('a small task that comes after a large one is served in turn with it, not behind it', async () => {
+  await boss.deleteAllJobs(EXTRACT_QUEUE);
+  const large = await makeTask(bench, 200);
+  await fetchDeliveries(bench, 50);
+  const small = await makeTask(bench, 5);
+  const next = await fetchDeliveries(bench, 12);
+  const served = next.filter(({ delivery }) => delivery.taskId === small.taskId).length;
+  assert.equal(served, 5);
+  assert.equal(next.length - served, 7);
+  // Nor is the large one starved by a second large one.
+  const second = await makeTask(bench, 200);
+  const both = await fetchDeliveries(bench, 100);
+  const ofSecond = both.filter(({ delivery }) => delivery.taskId === second.taskId).length;
+  assert.ok(ofSecond >= 45 && ofSecond <= 55, `${ofSecond} of 100 were the second one's`);
+  assert.equal(both.length - ofSecond, both.filter(({ delivery }) => delivery.taskId === large.taskId).length);
 });
 
 test('what a task reads is settled when it is created: a later rename or delete does not reach its rows', async () => {

@@ -109,7 +109,7 @@ test('a cancel and a settle at the same moment: the one that comes first counts,
     await settling`begin`;
     await settling`select 1 from asl_schema.extraction_result where id = ${held.claim.resultId} for update`;
     const cancelling = cancelTask(sql, boss, taskId);
-    await untilBlocked(sql, 'with unfinished as');
+    await untilBlocked(sql, ') unfinished');
     await settling`
       update asl_schema.extraction_result
       set status = 'completed', extracted_data = '{}', finished_at = now()
