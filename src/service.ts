@@ -4,11 +4,12 @@ import type { AddressInfo } from 'node:net';
 import { hostname } from 'node:os';
 import type { Config } from './config.ts';
 import { connect } from './db.ts';
-import { createEmbeddedEngine } from './extraction/embedded-engine.ts';
+import { createEngine } from './engine.ts';
 import type { ExtractionEngine } from './extraction/engine.ts';
 import { createApp } from './http/app.ts';
 import { startServer } from './http/server.ts';
 import { createLogger, describeError } from './log.ts';
+import { createPermits } from './permits/permits.ts';
 import { type JobLimits, startQueue } from './queue.ts';
 import { coalesce, listenWake, notifyWake } from './wake.ts';
 import { startAggregator } from './workers/aggregator.ts';
@@ -67,7 +68,9 @@ export async function startService(config: Config, parts: ServiceParts = {}): Pr
   }
 
   if (config.roles.has('worker')) {
-    const engine = parts.engine ?? createEmbeddedEngine({ threads: config.engineThreads });
+    const permits = createPermits({ sql, holder: worker, log });
+    stops.push(() => permits.close());
+    const engine = parts.engine ?? createEngine(config, { sql, gatekeeper: permits });
     const sayWord = coalesce(SETTLED_WORD_MS, () => {
       notifyWake(sql, 'asl_settled').catch((error) => log.debug('no word sent', { error: describeError(error) }));
     });

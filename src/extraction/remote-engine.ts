@@ -12,7 +12,7 @@ export type Gatekeeper = {
   withPermit<T>(
     stage: 'parse' | 'llm',
     options: Pick<ExtractionInput, 'taskId' | 'signal' | 'whileWaiting'>,
-    call: (signal: AbortSignal) => Promise<T>,
+    call: (signal: AbortSignal, reportTokens: (tokens: number) => void) => Promise<T>,
   ): Promise<T>;
 };
 

@@ -8,6 +8,7 @@ import { documents } from './documents.ts';
 import { health } from './health.ts';
 import { Problem, toProblem } from './problem.ts';
 import { results } from './results.ts';
+import { stages } from './stages.ts';
 import { taskActions } from './task-actions.ts';
 import { tasks } from './tasks.ts';
 import { templates } from './templates.ts';
@@ -49,6 +50,7 @@ export function createApp(deps: AppDependencies): Hono {
   app.route('/', health(deps));
   app.route('/documents', documents(deps));
   app.route('/templates', templates(deps));
+  app.route('/stages', stages(deps));
   app.route('/tasks', tasks(deps));
   app.route('/tasks', taskActions(deps));
   app.route('/tasks', results(deps));

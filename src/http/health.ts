@@ -1,5 +1,6 @@
 import { Hono } from 'hono';
 import type { AppDependencies } from './app.ts';
+import { readPauses } from './pauses.ts';
 import { Problem } from './problem.ts';
 import { checkReadiness } from './readiness.ts';
 
@@ -15,7 +16,9 @@ export function health({ sql, isReady }: AppDependencies): Hono {
     if (isReady?.() === false) throw notReady([{ path: 'process', message: 'is starting or stopping' }]);
     const faults = await checkReadiness(sql, READY_WITHIN_MS);
     if (faults.length > 0) throw notReady(faults);
-    return c.json({ status: 'ready' });
+    // A paused stage keeps papers waiting, not the process from working: it is said, and traffic goes on.
+    const paused = await readPauses(sql);
+    return c.json({ status: 'ready', ...(paused.length > 0 ? { paused } : {}) });
   });
 
   return app;

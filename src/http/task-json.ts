@@ -1,6 +1,7 @@
 import type { Sql } from '../db.ts';
 import type { StatusReason, Task } from '../tasks/task.ts';
-import { taskProgress } from '../tasks/task-progress.ts';
+import { taskProgress, taskUsage } from '../tasks/task-progress.ts';
+import { readPauses } from './pauses.ts';
 import { notFound } from './problem.ts';
 
 const REASONS: Record<StatusReason, string> = {
@@ -19,6 +20,19 @@ export async function readProgress(sql: Sql, taskId: string) {
   const found = await taskProgress(sql, taskId);
   if (found === undefined) throw notFound('task', taskId);
   return { taskId, status: found.status, statusReason: toReasonJson(found.statusReason), progress: found.progress };
+}
+
+/**
+ * The same with what the task has used so far, and with the stages that an open task may be waiting for because they are
+ * paused for everybody.
+ *
+ * @throws Problem 404
+ */
+export async function readStatus(sql: Sql, taskId: string) {
+  const state = await readProgress(sql, taskId);
+  const usage = await taskUsage(sql, taskId);
+  const paused = state.status === 'processing' ? await readPauses(sql) : [];
+  return { ...state, usage, paused };
 }
 
 /** Why a task ended otherwise than by its last result: a stable code for programs and a sentence for people. */

@@ -7,7 +7,7 @@ import { readJson } from './body.ts';
 import { readIdempotencyKey } from './idempotency-key.ts';
 import { notFound, Problem } from './problem.ts';
 import { line, optional, page, parse, parseId, parseQuery, projectId, strict, toPage, uuid } from './schemas.ts';
-import { readProgress, toTaskJson } from './task-json.ts';
+import { readProgress, readStatus, toTaskJson } from './task-json.ts';
 import { deadlinePassed, limits, MAX_NAMED, refuseMany, refuseTwins, taskStatus, toLimits } from './task-schemas.ts';
 
 const newTask = strict({
@@ -63,7 +63,7 @@ export function tasks({ sql, boss, config, onTaskCreated }: AppDependencies): Ho
 
   app.get('/:taskId/status', async (c) => {
     parseQuery(c, {});
-    return c.json(await readProgress(sql, parseId(c, 'taskId')));
+    return c.json(await readStatus(sql, parseId(c, 'taskId')));
   });
 
   return app;

@@ -46,6 +46,22 @@ export async function taskProgress(
   };
 }
 
+/**
+ * What a task's attempts have used so far, summed by what its engine counts: pages, tokens, and the cost where prices are
+ * known. What failed is in it. Rides on the primary key, over one task's rows.
+ */
+export async function taskUsage(sql: Sql | Tx, taskId: string): Promise<Record<string, number>> {
+  const totals = await sql<{ key: string; total: number }[]>`
+    select used.key, sum(used.value::numeric)::float8 as total
+    from asl_schema.extraction_result r
+    cross join lateral jsonb_each_text(r.usage) used
+    where r.task_id = ${taskId}::uuid
+      and r.usage is not null
+    group by used.key
+    order by used.key`;
+  return Object.fromEntries(totals.map(({ key, total }) => [key, total]));
+}
+
 /** Adds total and percent: 100 for an empty task, rounded down otherwise, so that 100 is never said before the last one. */
 export function toProgress(total: number, counts: Omit<Progress, 'total' | 'percent'>): Progress {
   const terminal = counts.success + counts.failed + counts.cancelled;

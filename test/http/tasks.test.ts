@@ -35,7 +35,7 @@ test('a task is created over documents in the order of the request, and its prog
   });
   assert.equal(answer.headers.get('location'), `/tasks/${taskId}`);
   const progress = { total: 3, success: 0, failed: 0, percent: 0, pending: 3, extracting: 0, cancelled: 0 };
-  const status = { taskId, status: 'processing', statusReason: null, progress };
+  const status = { taskId, status: 'processing', statusReason: null, progress, usage: {}, paused: [] };
   assert.deepEqual(await json(app.request(`/tasks/${taskId}/status`)), status);
   assert.deepEqual(await json(app.request(`/tasks/${taskId.toUpperCase()}`)), { taskId, createdAt, ...task, progress });
   const results = await json(app.request(`/tasks/${taskId}/results`));
