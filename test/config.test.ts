@@ -60,7 +60,9 @@ test('.env.example names every variable, with the value that it has when it is l
     [...example.matchAll(/^#([A-Z_]+)=(.*)$/gm)].map(([, name, value]) => [name, value]),
   );
   const source = await readFile(new URL('../src/config.ts', import.meta.url), 'utf8');
-  const names = [...source.matchAll(/^ {2}([A-Z_]+): (v\.|integer|url|word|price)/gm)].map(([, name]) => name as string);
+  const names = [...source.matchAll(/^ {2}([A-Z_]+): (v\.|integer|url|word|price)/gm)].map(
+    ([, name]) => name as string,
+  );
   assert.ok(names.length > 20);
   for (const name of names) assert.ok(name in shown, `${name} is missing`);
   const { DATABASE_URL: _, TEST_DATABASE_URL: __, ENGINE_THREADS: ___, ...rest } = shown;

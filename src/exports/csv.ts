@@ -3,8 +3,11 @@ import type { FieldValue } from '../extraction/engine.ts';
 import type { TaskResult } from '../tasks/task.ts';
 import type { TemplateField } from '../templates/template.ts';
 
-/** What each row begins with; the template's fields follow. */
-const FIXED = ['filename', 'documentId', 'resultId', 'status', 'attempts', 'errorCode', 'errorMessage'];
+/**
+ * What each row begins with; the template's fields follow. `ungrounded` names the fields of the row whose values the paper
+ * does not bear out: a table must not hide that behind its cells.
+ */
+const FIXED = ['filename', 'documentId', 'resultId', 'status', 'attempts', 'errorCode', 'errorMessage', 'ungrounded'];
 
 const OPTIONS: Options = {
   record_delimiter: '\r\n',
@@ -41,7 +44,9 @@ function toRow(result: TaskResult, fields: readonly TemplateField[]): Cell[] {
   const { filename, documentId, resultId, status, attempts, error } = result;
   const data = (result.data ?? {}) as Partial<Record<string, FieldValue>>;
   const values = fields.map(({ key }) => toCell(data[key]?.value ?? null));
-  return [filename, documentId, resultId, status, attempts, error?.code ?? null, error?.message ?? null, ...values];
+  const ungrounded = fields.filter(({ key }) => data[key]?.status === 'ungrounded').map(({ key }) => key);
+  const fault = [error?.code ?? null, error?.message ?? null];
+  return [filename, documentId, resultId, status, attempts, ...fault, ungrounded.join('; ') || null, ...values];
 }
 
 function toCell(value: FieldValue['value']): Cell {

@@ -5,7 +5,7 @@ import type { TaskResult } from '../../src/tasks/task.ts';
 import type { TemplateField } from '../../src/templates/template.ts';
 import { parseCsv } from './parse-csv.ts';
 
-const FIXED = ['filename', 'documentId', 'resultId', 'status', 'attempts', 'errorCode', 'errorMessage'];
+const FIXED = ['filename', 'documentId', 'resultId', 'status', 'attempts', 'errorCode', 'errorMessage', 'ungrounded'];
 
 function fields(...keys: string[]): TemplateField[] {
   return keys.map((key) => ({ key, label: key, type: 'text' }));
@@ -77,7 +77,14 @@ test('a result without data, and one with data for other fields, have empty cell
 test('what went wrong has its columns', () => {
   const error = { code: 'pdf_invalid', message: 'not a PDF, or "damaged"' };
   const { fixed } = write({}, { status: 'error', attempts: 4, error });
-  assert.deepEqual(fixed, ['a.pdf', 'd', 'r', 'error', '4', 'pdf_invalid', 'not a PDF, or "damaged"']);
+  assert.deepEqual(fixed, ['a.pdf', 'd', 'r', 'error', '4', 'pdf_invalid', 'not a PDF, or "damaged"', '']);
+});
+
+test('fields whose values the paper does not bear out are named in their row', () => {
+  const found = { value: 1, status: 'found' };
+  const data = { a: found, b: { value: 'x', status: 'ungrounded' }, c: { value: 2, status: 'ungrounded' } };
+  const [row] = parseCsv(toCsv([result({ data })], fields('a', 'b', 'c')));
+  assert.deepEqual(row?.slice(FIXED.length - 1), ['b; c', '1', 'x', '2']);
 });
 
 test('commas, quotes, line ends and every script come back as they were', () => {

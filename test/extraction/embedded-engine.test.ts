@@ -10,7 +10,10 @@ const SMALL = new TextEncoder().encode('TITLE: Aspirin for headache in adults\nM
 
 function input(content: Uint8Array, more: Partial<ExtractionInput> = {}): ExtractionInput {
   const signal = new AbortController().signal;
-  return { taskId: 'task', content, filename: 'paper.txt',
+  return {
+    taskId: 'task',
+    content,
+    filename: 'paper.txt',
     mediaType: 'text/plain',
     fields: FIELDS,
     signal,

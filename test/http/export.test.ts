@@ -8,7 +8,7 @@ import { json, openAppBench, problem, refusal, sendJson } from './bench.ts';
 const bench = await openAppBench(import.meta.url);
 const { app, sql } = bench;
 const unknownId = '01939f00-0000-7000-8000-00000000ffff';
-const FIXED = ['filename', 'documentId', 'resultId', 'status', 'attempts', 'errorCode', 'errorMessage'];
+const FIXED = ['filename', 'documentId', 'resultId', 'status', 'attempts', 'errorCode', 'errorMessage', 'ungrounded'];
 
 /** A task of three results, completed, failed and pending, of a template with one field of each kind. */
 async function makeTable() {
@@ -59,9 +59,9 @@ test('CSV has one row a document, with a column for each field of the template',
   const [first, second, third] = table.documentIds;
   assert.deepEqual(parseCsv(await answer.text()), [
     [...FIXED, 'data.status', 'n', 'blinded', 'arms'],
-    ['paper-0.txt', first, done, 'completed', '1', '', '', "'=cmd()", '-5', 'false', 'placebo; 研究, "new"'],
-    ['paper-1.txt', second, failed, 'error', '2', 'pdf_invalid', 'two\nlines', '', '', '', ''],
-    ['paper-2.txt', third, waiting, 'pending', '0', '', '', '', '', '', ''],
+    ['paper-0.txt', first, done, 'completed', '1', '', '', '', "'=cmd()", '-5', 'false', 'placebo; 研究, "new"'],
+    ['paper-1.txt', second, failed, 'error', '2', 'pdf_invalid', 'two\nlines', '', '', '', '', ''],
+    ['paper-2.txt', third, waiting, 'pending', '0', '', '', '', '', '', '', ''],
   ]);
 });
 
