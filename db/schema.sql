@@ -86,16 +86,65 @@ CREATE TABLE asl_schema.extraction_task (
     status text DEFAULT 'processing'::text NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     completed_at timestamp with time zone,
+    deadline_at timestamp with time zone,
+    max_failed_count integer,
+    max_failed_percent double precision,
+    failure_limit integer GENERATED ALWAYS AS (LEAST(max_failed_count, (floor((((total_count)::double precision * max_failed_percent) / (100)::double precision)))::integer)) STORED,
+    status_reason text,
+    CONSTRAINT extraction_task_cancelled_reason_check CHECK (((status <> 'cancelled'::text) OR (status_reason IS NOT NULL))),
     CONSTRAINT extraction_task_completed_at_check CHECK (((status = 'processing'::text) = (completed_at IS NULL))),
+    CONSTRAINT extraction_task_max_failed_count_check CHECK ((max_failed_count >= 0)),
+    CONSTRAINT extraction_task_max_failed_percent_check CHECK (((max_failed_percent >= (0)::double precision) AND (max_failed_percent <= (100)::double precision))),
     CONSTRAINT extraction_task_mode_check CHECK ((mode = ANY (ARRAY['scatter'::text, 'fanout'::text]))),
     CONSTRAINT extraction_task_request_fingerprint_check CHECK ((request_fingerprint ~ '^[0-9a-f]{64}$'::text)),
     CONSTRAINT extraction_task_status_check CHECK ((status = ANY (ARRAY['processing'::text, 'completed'::text, 'cancelled'::text, 'failed'::text]))),
+    CONSTRAINT extraction_task_status_reason_check CHECK ((status_reason = ANY (ARRAY['cancelled_by_user'::text, 'failure_threshold'::text, 'deadline_exceeded'::text]))),
     CONSTRAINT extraction_task_total_count_check CHECK ((total_count >= 0))
 );
+
+CREATE TABLE asl_schema.parsed_text (
+    sha256 text NOT NULL,
+    parser text NOT NULL,
+    version text NOT NULL,
+    document json NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT parsed_text_sha256_check CHECK ((sha256 ~ '^[0-9a-f]{64}$'::text))
+);
+
+CREATE TABLE asl_schema.permit (
+    id uuid NOT NULL,
+    stage text NOT NULL,
+    task_id uuid NOT NULL,
+    holder text NOT NULL,
+    requested_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    granted_at timestamp with time zone,
+    expires_at timestamp with time zone NOT NULL
+)
+WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000');
 
 CREATE TABLE asl_schema.schema_migrations (
     version character varying(128) NOT NULL
 );
+
+CREATE TABLE asl_schema.stage (
+    stage text NOT NULL,
+    permits integer NOT NULL,
+    requests_per_minute integer,
+    tokens_per_minute integer,
+    window_started_at timestamp with time zone DEFAULT now() NOT NULL,
+    window_requests integer DEFAULT 0 NOT NULL,
+    window_tokens bigint DEFAULT 0 NOT NULL,
+    paused_until timestamp with time zone,
+    pause_code text,
+    pause_message text,
+    failures integer DEFAULT 0 NOT NULL,
+    CONSTRAINT stage_failures_check CHECK ((failures >= 0)),
+    CONSTRAINT stage_pause_check CHECK (((paused_until IS NULL) = (pause_code IS NULL))),
+    CONSTRAINT stage_permits_check CHECK ((permits >= 0)),
+    CONSTRAINT stage_requests_per_minute_check CHECK ((requests_per_minute > 0)),
+    CONSTRAINT stage_tokens_per_minute_check CHECK ((tokens_per_minute > 0))
+)
+WITH (fillfactor='10');
 
 CREATE TABLE asl_schema.template (
     id uuid NOT NULL,
@@ -135,8 +184,17 @@ ALTER TABLE ONLY asl_schema.extraction_task
 ALTER TABLE ONLY asl_schema.extraction_task
     ADD CONSTRAINT extraction_task_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY asl_schema.parsed_text
+    ADD CONSTRAINT parsed_text_pkey PRIMARY KEY (sha256, parser, version);
+
+ALTER TABLE ONLY asl_schema.permit
+    ADD CONSTRAINT permit_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY asl_schema.schema_migrations
     ADD CONSTRAINT schema_migrations_pkey PRIMARY KEY (version);
+
+ALTER TABLE ONLY asl_schema.stage
+    ADD CONSTRAINT stage_pkey PRIMARY KEY (stage);
 
 ALTER TABLE ONLY asl_schema.template
     ADD CONSTRAINT template_name_version_key UNIQUE (name, version);
@@ -146,11 +204,25 @@ ALTER TABLE ONLY asl_schema.template
 
 CREATE INDEX document_project_id_id_idx ON asl_schema.document USING btree (project_id, id);
 
+CREATE INDEX document_sha256_idx ON asl_schema.document USING btree (sha256);
+
 CREATE INDEX extraction_result_task_id_status_idx ON asl_schema.extraction_result USING btree (task_id, status);
+
+CREATE INDEX extraction_task_completed_at_idx ON asl_schema.extraction_task USING btree (completed_at) WHERE (completed_at IS NOT NULL);
+
+CREATE INDEX extraction_task_deadline_at_idx ON asl_schema.extraction_task USING btree (deadline_at) WHERE ((status = 'processing'::text) AND (deadline_at IS NOT NULL));
+
+CREATE INDEX extraction_task_failure_limit_idx ON asl_schema.extraction_task USING btree (id) WHERE ((status = 'processing'::text) AND (failure_limit IS NOT NULL));
 
 CREATE INDEX extraction_task_open_idx ON asl_schema.extraction_task USING btree (id) WHERE (status = 'processing'::text);
 
 CREATE INDEX extraction_task_project_id_id_idx ON asl_schema.extraction_task USING btree (project_id, id);
+
+CREATE INDEX extraction_task_status_id_idx ON asl_schema.extraction_task USING btree (status, id);
+
+CREATE INDEX permit_granted_idx ON asl_schema.permit USING btree (stage, task_id) WHERE (granted_at IS NOT NULL);
+
+CREATE INDEX permit_waiting_idx ON asl_schema.permit USING btree (stage, requested_at) WHERE (granted_at IS NULL);
 
 ALTER TABLE ONLY asl_schema.extraction_attempt
     ADD CONSTRAINT extraction_attempt_result_fkey FOREIGN KEY (task_id, result_id) REFERENCES asl_schema.extraction_result(task_id, id) ON DELETE CASCADE;
@@ -160,3 +232,6 @@ ALTER TABLE ONLY asl_schema.extraction_result
 
 ALTER TABLE ONLY asl_schema.extraction_task
     ADD CONSTRAINT extraction_task_template_id_fkey FOREIGN KEY (template_id) REFERENCES asl_schema.template(id);
+
+ALTER TABLE ONLY asl_schema.permit
+    ADD CONSTRAINT permit_stage_fkey FOREIGN KEY (stage) REFERENCES asl_schema.stage(stage);

@@ -139,16 +139,28 @@ export async function readContentSlice(
   return row?.content;
 }
 
-/** Removes a document and its bytes; results keep what they have extracted, and a running task ends without this paper. */
+/**
+ * Removes a document, its bytes, and the texts that were parsed from them unless another document has the same bytes.
+ * Results keep what they have extracted, and a running task ends without this paper.
+ */
 export async function deleteDocument(sql: Sql, documentId: string): Promise<'deleted' | 'unknown'> {
   const removed = await sql`
     with removed as (
       delete from asl_schema.document
       where id = ${documentId}::uuid
-      returning storage_key
+      returning id, storage_key, sha256
     ), emptied as (
       delete from asl_schema.document_content
       where storage_key in (select storage_key from removed)
+    ), forgotten as (
+      delete from asl_schema.parsed_text
+      where sha256 in (select sha256 from removed)
+        and not exists (
+          select 1
+          from asl_schema.document other
+          join removed on other.sha256 = removed.sha256
+          where other.id <> removed.id
+        )
     )
     select storage_key from removed`;
   return removed.length === 0 ? 'unknown' : 'deleted';

@@ -10,6 +10,7 @@ import {
   type NewDocument,
   readContent,
 } from '../../src/documents/document-store.ts';
+import { keepParsedText, readParsedText } from '../../src/documents/parsed-text-store.ts';
 import { openTestDatabase } from '../support/database.ts';
 import { untilBlocked } from '../support/waiting.ts';
 
@@ -171,6 +172,18 @@ test('a list is walked page by page and misses nothing', async () => {
     if (page.length < 3) break;
   }
   assert.deepEqual(walked, stored);
+});
+
+test('a parsed text goes with the last document that has its bytes', async () => {
+  const [first] = await insert('parsed-a', newDocument('same bytes'));
+  const [second] = await insert('parsed-b', newDocument('same bytes'));
+  assert.ok(first && second);
+  const key = { sha256: first.sha256, parser: 'test', version: '1' };
+  await keepParsedText(sql, key, { pages: ['text'], format: 'markdown' });
+  await deleteDocument(sql, first.documentId);
+  assert.deepEqual(await readParsedText(sql, key), { pages: ['text'], format: 'markdown' });
+  await deleteDocument(sql, second.documentId);
+  assert.equal(await readParsedText(sql, key), undefined);
 });
 
 test('a deleted document is gone with its bytes, and no other is', async () => {
