@@ -9,22 +9,24 @@ type Statement = postgres.PendingQuery<postgres.Row[]>;
  * were granted, of all processes; every process is told of them.
  *
  * The stage's row is locked first, by everyone, and each statement after it sees all that was committed before: that is what
- * makes the limits exact. The statements are sent at once, without waiting for one another's answers, so the lock is held for
- * a round trip and a commit. Lock order: stage, then tickets by id; the renewal of tickets takes no stage.
+ * makes the limits exact. Everything up to the commit is sent at once, without waiting for an answer, so the lock is held for
+ * as long as PostgreSQL needs, however busy this process is, or frozen. Lock order: stage, then tickets by id; the renewal of
+ * tickets takes no stage.
  *
  * @param statements must not depend on one another's answers
  */
 export async function changeStage(sql: Sql, stage: Stage, statements: (tx: Tx) => Statement[]): Promise<string[]> {
   return await inTransaction(sql, async (tx) => {
     const answers = await Promise.all([
-      // A process that freezes in between must not keep everybody out for long.
-      tx`set local idle_in_transaction_session_timeout = '3s'`,
       // Not `for update`: that would also wait for whoever only refers to the stage.
       tx`select from asl_schema.stage where stage = ${stage} for no key update`,
       ...statements(tx),
       grantPermits(tx, stage),
+      // Sent with the rest, so that nobody waits for this process to say it; what it then commits is empty. After an error
+      // it takes everything back.
+      tx`commit and chain`,
     ]);
-    return (answers.at(-1) ?? []).map(({ id }) => id as string);
+    return (answers.at(-2) ?? []).map(({ id }) => id as string);
   });
 }
 
@@ -37,9 +39,9 @@ export async function fillStage(sql: Sql, stage: Stage): Promise<string[]> {
 }
 
 /**
- * Ends the tickets of processes that have renewed them no more. At a poll, not at every grant: it is rarely needed. Only a ticket that is deleted makes room, and deleting needs
- * its row's lock: a renewal that came first is holding it, and the ticket is passed by; one that comes later finds the row
- * gone, and its holder stops. So never do both believe that the ticket is theirs to go by.
+ * Ends the tickets of processes that have renewed them no more; at a poll, since it is rarely needed. Only a ticket that is
+ * deleted makes room, and deleting needs its row's lock: a renewal that came first is holding it, and the ticket is passed by;
+ * one that comes later finds the row gone, and its holder stops. So never do both believe that the ticket is theirs to go by.
  */
 function deleteExpired(tx: Tx, stage: Stage): Statement {
   return tx`
