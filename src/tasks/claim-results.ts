@@ -68,7 +68,22 @@ export async function claimResults(
       from delivered d
       join asl_schema.extraction_result r on r.task_id = d.task_id and r.id = d.result_id
       where r.job_id = d.job_id
-        and (r.status = 'pending' or (r.status = 'extracting' and r.delivery < d.delivery))
+        and (
+          r.status = 'pending'
+          or (
+            r.status = 'extracting'
+            and r.delivery < d.delivery
+            -- A claim of an earlier delivery that was committed after this snapshot has begun an attempt which this
+            -- statement can't see, and so couldn't end: such a row counts as locked, and the next try sees it.
+            and exists (
+              select 1
+              from asl_schema.extraction_attempt a
+              where a.task_id = r.task_id
+                and a.result_id = r.id
+                and a.attempt = r.attempt
+            )
+          )
+        )
       order by r.task_id, r.id
       for update of r skip locked
     ),
