@@ -23,7 +23,7 @@ import { World } from './model/world.ts';
 // Random interleavings of all that can happen to a task, checked after every step: see model/step-rules.ts for what a step may
 // do, model/tables.ts for what holds in every state, and model/expectations.ts for what an operation answers when it is alone.
 //
-// PROPERTY_RUNS=3000 makes twenty times the common number of runs. A failure prints a seed and a path, which make the same run
+// PROPERTY_RUNS=2000 makes twenty times the common number of runs. A failure prints a seed and a path, which make the same run
 // again; with PROPERTY_SHRINK=1 it is shrunk, which takes minutes, and then there may be a replayPath too:
 //
 //   PROPERTY_SEED=<seed> PROPERTY_PATH=<path> PROPERTY_REPLAY=<replayPath> \
@@ -61,7 +61,7 @@ test('whatever workers, users, rounds and the queue do in whatever order, nothin
     await fc.asyncModelRun(() => ({ model: world, real }), steps);
     await runDry(world, real);
   });
-  await fc.assert(property, parameters(30, 0.2));
+  await fc.assert(property, parameters(25, 0.25));
 });
 
 test('an operation that is overtaken in its midst by another, at whatever row, does no harm', async () => {
@@ -83,7 +83,7 @@ test('an operation that is overtaken in its midst by another, at whatever row, d
     },
   );
   const examples = narrowRaces();
-  const { numRuns, ...rest } = parameters(110, 0.8);
+  const { numRuns, ...rest } = parameters(70, 0.75);
   await fc.assert(property, { ...rest, examples, numRuns: examples.length + numRuns });
 });
 

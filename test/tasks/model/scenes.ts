@@ -109,10 +109,10 @@ export const sceneLimits = limits.filter((one) => one.deadlineAt === null || one
 export const overdue = fc.option(fc.constant<Operation>({ do: 'overdue', which: 0 }), { freq: 5 });
 export const resultCount = fc.integer({ min: 1, max: 2 });
 
-/** Races that are too narrow to be left to chance: each at every row, in every run. */
 /** What makes a run of a scene. */
 type Run = [Scene, results: number, TaskLimits, overdue: Operation | null, Overtaken];
 
+/** Races that are too narrow to be left to chance: each at every row, in every run. */
 export function narrowRaces(): Run[] {
   const round: Operation = { do: 'round', limit: FULL_ROUND };
   const cancel: Operation = { do: 'cancel', which: 0 };
@@ -134,6 +134,13 @@ export function narrowRaces(): Run[] {
     // A takeover beside the very claim that it takes over from.
     ['neverClaimed', NO_LIMITS, claim('A'), [claim('B')]],
     ['neverClaimed', NO_LIMITS, claim('B'), [claim('A')]],
+    // A delivery of a row that a late settle holds, in vain.
+    [
+      'silent',
+      NO_LIMITS,
+      { do: 'settle', worker: 'A', which: 0, kind: 'retry' },
+      [{ do: 'take', worker: 'B', count: 1 }],
+    ],
     // A stop beside a claim.
     ['waiting', NO_LIMITS, claim('A'), [cancel]],
     ['waiting', NO_LIMITS, cancel, [claim('A')]],
