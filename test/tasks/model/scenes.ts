@@ -51,6 +51,7 @@ export const SCENES = {
     { do: 'round', limit: FULL_ROUND },
   ],
   jobless: [
+    { do: 'round', limit: FULL_ROUND },
     { do: 'destroy', which: 0 },
     { do: 'take', worker: 'A', count: 1 },
     { do: 'cancelJob', which: 0 },
