@@ -29,7 +29,7 @@ export type Failure = { error: ModelError } & (
  * | signal | class |
  * |---|---|
  * | 408, 409, 425, 429, 5xx | transient; with `retry-after(-ms)` deferred |
- * | 429 for an exhausted quota, 401, 402, 403, a redirect elsewhere | configuration |
+ * | 429 for an exhausted quota, 401, 402, 403, 404, 405, a redirect elsewhere | configuration |
  * | any other | permanent |
  *
  * @param apiKey is removed from every message
@@ -72,6 +72,10 @@ function errorOf(reply: HttpReply, info: ErrorInfo, apiKey: string | undefined, 
     return modelError('configuration', 'model_unauthorized', `the model's server takes no such key${said}`);
   if (status === 402 || (status === 429 && QUOTA.test(info.text))) {
     return modelError('configuration', 'model_quota_exhausted', `the model's quota is used up (${status})${said}`);
+  }
+  if (status === 404 || status === 405) {
+    // A slip in the model's name or in the address would otherwise end every paper as an error of its own.
+    return modelError('configuration', 'model_not_found', `the model's server knows no such model or path${said}`);
   }
   if (status === 403) return modelError('configuration', 'model_forbidden', `the model's server denies access${said}`);
   if (status === 429) return passing(reply, now, 'model_rate_limited', `the model's server limits the rate${said}`);

@@ -46,7 +46,7 @@ describe('what a server answers decides what becomes of the paper', () => {
     ['402', { status: 402, body: said('Insufficient Balance') }, 'configuration', 'model_quota_exhausted'],
     ['403', { status: 403 }, 'configuration', 'model_forbidden'],
     ['400', { status: 400, body: said('Bad tool') }, 'permanent', 'model_rejected'],
-    ['404', { status: 404, body: said('The model does not exist') }, 'permanent', 'model_rejected'],
+    ['404', { status: 404, body: said('The model does not exist') }, 'configuration', 'model_not_found'],
     ['413', { status: 413 }, 'permanent', 'model_rejected'],
     [
       'content filter on the prompt',
