@@ -5,6 +5,7 @@ import type { ExtractionEngine, ExtractionInput, ExtractionOutput, Usage } from 
 import type { DocumentParser, ParserIdentity } from './mineru/parser.ts';
 import { extractWithModel } from './model/extract-with-model.ts';
 import type { ModelClient } from './model/model-client.ts';
+import type { ModelUsage } from './model/usage.ts';
 import type { ReadingPool } from './reading-pool.ts';
 
 /** The right to use a scarce stage, counted over all processes. */
@@ -84,7 +85,12 @@ async function fillByModel(
   input: ExtractionInput,
   text: DocumentText,
 ): Promise<ExtractionOutput> {
-  const gate = <T>(call: () => Promise<T>): Promise<T> => gatekeeper.withPermit('llm', input, call);
+  const gate = <T>(call: () => Promise<T>): Promise<T> =>
+    gatekeeper.withPermit('llm', input, async (_, reportTokens) => {
+      const answer = await call();
+      reportTokens(tokensOf(answer));
+      return answer;
+    });
   try {
     const { data, usage } = await extractWithModel({ text, fields: input.fields, client, signal: input.signal, gate });
     return { data, usage: priced({ ...usage }, prices) };
@@ -92,6 +98,12 @@ async function fillByModel(
     if (error instanceof ExtractionError && error.usage !== undefined) error.usage = priced({ ...error.usage }, prices);
     throw error;
   }
+}
+
+/** What an answer counts against the stage's budget of tokens: both ways, as providers reckon. A refusal counts nothing. */
+function tokensOf(answer: unknown): number {
+  const { usage } = (answer ?? {}) as { usage?: Partial<ModelUsage> };
+  return (usage?.promptTokens ?? 0) + (usage?.completionTokens ?? 0);
 }
 
 /** Adds the cost, where prices are known. Cached tokens are a part of the prompt's and have a price of their own. */

@@ -161,6 +161,8 @@ test('a broken PDF costs no call of the parser; a key that is refused pauses the
   model.faults.splice(0);
   model.faults.push({ status: 401, body: { error: { message: 'Incorrect API key', code: 'invalid_api_key' } } });
   const { service, api } = await start(mineru.url, model.baseUrl);
+  // A budget, so that the minute's tokens are counted.
+  await setStage(sql, 'llm', { tokensPerMinute: 1_000_000 });
   const { templateId } = await api.call<{ templateId: string }>('POST', '/templates', {
     name: 'paused',
     fields: [field],
@@ -188,5 +190,9 @@ test('a broken PDF costs no call of the parser; a key that is refused pauses the
   assert.deepEqual([progress.success, progress.failed], [1, 1]);
   const [result] = await api.results(taskId);
   assert.deepEqual([result?.status, result?.attempts], ['completed', 2]);
+  const { promptTokens = 0, completionTokens = 0 } = (result?.usage ?? {}) as Record<string, number>;
+  const llm = (await readStages(sql)).find(({ stage }) => stage === 'llm');
+  assert.ok(promptTokens > 0);
+  assert.equal(llm?.tokensUsed, promptTokens + completionTokens);
   await service.stop();
 });
