@@ -161,8 +161,9 @@ test('a broken PDF costs no call of the parser; a key that is refused pauses the
   model.faults.splice(0);
   model.faults.push({ status: 401, body: { error: { message: 'Incorrect API key', code: 'invalid_api_key' } } });
   const { service, api } = await start(mineru.url, model.baseUrl);
-  // A budget, so that the minute's tokens are counted.
+  // A budget, and a minute that begins now.
   await setStage(sql, 'llm', { tokensPerMinute: 1_000_000 });
+  await sql`update asl_schema.stage set window_started_at = now(), window_tokens = 0, window_requests = 0`;
   const { templateId } = await api.call<{ templateId: string }>('POST', '/templates', {
     name: 'paused',
     fields: [field],

@@ -135,13 +135,6 @@ export function narrowRaces(): Run[] {
     // A takeover beside the very claim that it takes over from.
     ['neverClaimed', NO_LIMITS, claim('A'), [claim('B')]],
     ['neverClaimed', NO_LIMITS, claim('B'), [claim('A')]],
-    // A delivery of a row that a late settle holds, in vain.
-    [
-      'silent',
-      NO_LIMITS,
-      { do: 'settle', worker: 'A', which: 0, kind: 'retry' },
-      [{ do: 'take', worker: 'B', count: 1 }],
-    ],
     // A stop beside a claim.
     ['waiting', NO_LIMITS, claim('A'), [cancel]],
     ['waiting', NO_LIMITS, cancel, [claim('A')]],
