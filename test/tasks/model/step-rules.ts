@@ -156,7 +156,7 @@ function checkResultChange(step: Step, row: ResultRow, now: ResultRow): void {
     broken('a result ends for the reason that it says', { row, now, events });
 }
 
-function isJustified({ world, events, after }: Step, now: ResultRow): boolean {
+function isJustified({ world, events, before, after }: Step, now: ResultRow): boolean {
   const key = attemptKey({ resultId: now.id, attempt: now.attempt });
   const task = after.tasks.get(now.taskId);
   const round = eventsOf(events, 'round').length > 0;
@@ -174,7 +174,8 @@ function isJustified({ world, events, after }: Step, now: ResultRow): boolean {
     case 'job_lost':
       return round && after.jobs.get(now.jobId)?.live !== true;
     case 'deadline_exceeded':
-      return round && task?.overdue === true;
+      // A retry of other results may have lifted the deadline since.
+      return round && (task?.overdue === true || before.tasks.get(now.taskId)?.overdue === true);
     case 'worker_lost':
       return eventsOf(events, 'claim').some(
         ({ outcome }) => outcome.outcome === 'exhausted' && outcome.resultId === now.id,
