@@ -77,7 +77,11 @@ export async function startCrashProcess(databaseUrl: string, options: CrashOptio
     const word = JSON.parse(line) as Word;
     if (word.event === 'started') started.resolve(word.url);
     else if (word.event === 'run') runs.push(word);
-    else killedAtMs = word.atMs;
+    else {
+      killedAtMs = word.atMs;
+      // One that stops itself before it has said that it is there will never say it.
+      started.resolve('');
+    }
   });
   // `close` rather than `exit`: by then all that it has said has arrived.
   const ended = once(child, 'close').then(([code, signal]) => {

@@ -100,7 +100,7 @@ function checkTaskChange({ events, after }: Step, row: TaskRow, now: TaskRow): v
   const allowed: Record<string, boolean> = {
     'processing null': retried || row.reason === null,
     // Its results have ended, and the close comes with a later round because this one's limit was used up.
-    'processing deadline_exceeded': round && now.overdue,
+    'processing deadline_exceeded': (round || row.reason === 'deadline_exceeded') && now.overdue,
     'completed null': round || aged,
     'completed deadline_exceeded': (round && now.overdue) || aged,
     'cancelled cancelled_by_user': cancelled || aged,
