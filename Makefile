@@ -50,7 +50,7 @@ demo: $(installed) ## Show a whole conversation with the service
 	@$(run) -- node --import tsx scripts/demo.ts
 
 test: $(installed) ## Run the tests on TEST_DATABASE_URL's server, or DATABASE_URL's; only=FILES for some
-	@$(run) --test -- node --import tsx --test --test-concurrency=2 $(only)
+	@$(run) --test -- node --import tsx --test --test-concurrency=2 --test-timeout=600000 $(only)
 
 chaos: $(installed) ## Random faults for CHAOS_SECONDS (60), repeatable by CHAOS_SEED; checks every invariant at the end
 	@$(run) --test -- node --import tsx test/crash/chaos.ts
