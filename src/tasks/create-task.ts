@@ -67,7 +67,9 @@ export async function createTask(
     const earlier = await findByKey(sql, request.idempotencyKey);
     if (earlier === undefined) continue;
     if (earlier.fingerprint !== fingerprint) return { outcome: 'key_conflict' };
-    return { outcome: 'replayed', task: await requireTask(sql, earlier.taskId) };
+    const task = await getTask(sql, earlier.taskId);
+    if (task === undefined) continue;
+    return { outcome: 'replayed', task };
   }
 }
 

@@ -119,12 +119,15 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
     const run = async (): Promise<void> => {
       const startedAt = performance.now();
       const outcome = await runAttempt(deps, claimed, job, stop.signal, attemptLog);
-      held.delete(job.id);
+      if (held.get(job.id) === entry) held.delete(job.id);
       attemptLog.debug('attempt ended', { outcome, ms: Math.round(performance.now() - startedAt) });
       if (outcome === 'completed' || outcome === 'error') deps.onSettled();
       if (mayHoldMore) filling.wake();
     };
-    held.set(job.id, { job, claim: claimed, stop, done: run() });
+    // A delivery of ours that lapsed may come back to ourselves: the attempt before has lost its result to this one.
+    held.get(job.id)?.stop.abort('claim_lost' satisfies StopReason);
+    const entry: Held = { job, claim: claimed, stop, done: run() };
+    held.set(job.id, entry);
   };
 
   /** One statement for all held jobs. A job that it does not find any more has been given to another worker, or ended. */

@@ -264,6 +264,34 @@ test('a worker that has lost its claim is told so at its next heartbeat, and wri
   );
 });
 
+test('a delivery that lapsed and comes back to the same process ends the attempt before it, and is watched over itself', async () => {
+  const { resultIds, taskId } = await makeTask(bench, 1);
+  const [resultId] = resultIds as [string];
+  const aborted = deferred<unknown>();
+  const second = deferred<typeof answer>();
+  const engine = scriptedEngine((_, { signal }, nth) => {
+    if (nth > 1) return second.promise;
+    signal.addEventListener('abort', () => aborted.resolve(signal.reason), { once: true });
+    return hang(signal);
+  });
+  start(engine, { slots: 2, pollIntervalMs: 50 });
+  await until('the extraction', () => engine.running.now === 1);
+  const { row } = await readResult(sql, resultId);
+  await lapseHeartbeat(bench, row.job_id);
+  assert.equal(await aborted.promise, 'claim_lost');
+  await until('the second alone', () => engine.started.length === 2 && engine.running.now === 1);
+  const beats = async () => (await sql`select heartbeat_on from pgboss.job where id = ${row.job_id}`)[0]?.heartbeat_on;
+  const before = (await beats()) as Date;
+  await until('a sign of life of the second', async () => ((await beats()) as Date) > before);
+  second.resolve(answer);
+  await terminal(taskId, 1);
+  const { attempts } = await readResult(sql, resultId);
+  assert.deepEqual(
+    attempts.map(({ outcome }) => outcome),
+    ['lost', 'completed'],
+  );
+});
+
 test('a database that is away while a paper is read costs the paper no attempt; a settle that meets it is made again', async () => {
   const { taskId, resultIds } = await makeTask(bench, 1);
   const [resultId] = resultIds as [string];
