@@ -53,16 +53,6 @@ export async function ensurePostgres(): Promise<EmbeddedPostgres> {
   );
 }
 
-/** Runs `body` with the server, and leaves it afterwards. */
-export async function withPostgres<T>(body: (url: string) => Promise<T>): Promise<T> {
-  const server = await ensurePostgres();
-  try {
-    return await body(server.url);
-  } finally {
-    await server.stop();
-  }
-}
-
 /** Stops the server, whoever uses it. Answers whether there was one. */
 export async function stopPostgres(): Promise<boolean> {
   const server = readServer();

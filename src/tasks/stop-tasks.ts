@@ -54,6 +54,8 @@ export async function stopFailingTasks(tx: Tx, boss: PgBoss, options: { limit: n
     where t.status = 'processing'
       and t.mode = 'scatter'
       and t.failure_limit is not null
+      -- One that its deadline has just stopped has ended by that: the errors which this made are no failures of papers.
+      and t.status_reason is null
       and t.failure_limit < (
         select count(*)
         from asl_schema.extraction_result r
@@ -72,6 +74,7 @@ export async function stopFailingTasks(tx: Tx, boss: PgBoss, options: { limit: n
         completed_at = now()
     where t.id = any(${failing.map((task) => task.id)}::uuid[])
       and t.status = 'processing'
+      and t.status_reason is null
       and t.failure_limit < (
         select count(*)
         from asl_schema.extraction_result r

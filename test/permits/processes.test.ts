@@ -99,19 +99,22 @@ afterEach(stopChildren);
 
 const percent = (share: number): string => `${(share * 100).toFixed(1)} %`;
 
-test('three processes together never exceed the limit, and use it nearly in full', async (t) => {
-  // What the machine makes of the same calls from as many slots without permits.
-  await startChildren(0, [2, 2, 1]);
-  const without = await measureShare(2000);
-  await stopChildren();
-  await startChildren(15_000);
-  // Other work on the machine comes and goes: the best of a few windows tells what the permits allow. The figure is said; what
-  // is held against it leaves room for a machine that does much else, and tells a queue that polls from one that is told.
-  const shares: number[] = [];
-  while (shares.length < 4 && !shares.some((share) => share >= 0.9 * without)) shares.push(await measureShare(2000));
-  t.diagnostic(`of the ideal: ${shares.map(percent).join(', ')} with permits, ${percent(without)} without`);
-  assert.equal(calls.most, PERMITS);
-  assert.ok(Math.max(...shares) >= 0.5 * without, `${shares} of ${without}`);
+test('three processes together never exceed the limit, and use it nearly in full', { timeout: 120_000 }, async (t) => {
+  // Against what the machine makes of the same calls from as many slots without permits, measured in turn: other work on the
+  // machine comes and goes, and the best of a few rounds tells what the permits allow.
+  let best = 0;
+  for (let round = 0; round < 4 && best < 0.9; round++) {
+    await startChildren(0, [2, 2, 1]);
+    const without = await measureShare(2000);
+    await stopChildren();
+    await startChildren(15_000);
+    const share = await measureShare(2000);
+    assert.equal(calls.most, PERMITS);
+    await stopChildren();
+    best = Math.max(best, share / without);
+    t.diagnostic(`of the ideal: ${percent(share)} with permits, ${percent(without)} without`);
+  }
+  assert.ok(best >= 0.8, `at best ${percent(best)} of what is done without permits`);
 });
 
 test('a process killed inside keeps its places until its tickets expire, and the limit holds throughout', async () => {

@@ -269,6 +269,17 @@ test('what is unfinished at the deadline ends as an error that says so, and the 
   assert.equal((await stateOf(later)).status, 'processing');
 });
 
+test('a deadline that also takes a task over its limit of failures is still the reason that it ended', async () => {
+  const deadlineAt = new Date(Date.now() + 3_600_000);
+  const taskId = await limitedTask(3, { deadlineAt, maxFailedCount: 1 });
+  await sql`update asl_schema.extraction_task set deadline_at = now() - interval '1 second' where id = ${taskId}`;
+  await sweep();
+  assert.deepEqual(await stateOf(taskId), {
+    ...{ status: 'completed', reason: 'deadline_exceeded' },
+    ...{ success: 0, errors: 3, pending: 0, extracting: 0, cancelled: 0 },
+  });
+});
+
 test('a task whose results have all ended before the deadline has met it, even if it closes after it', async () => {
   const taskId = await limitedTask(1, { deadlineAt: new Date(Date.now() + 3_600_000) });
   await settle(await takeResult(bench), completed);

@@ -1,8 +1,6 @@
 import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
-import { inTransaction } from '../../src/db.ts';
 import { EXTRACT_QUEUE } from '../../src/queue.ts';
-import { closeTasks } from '../../src/tasks/close-tasks.ts';
 import { getTask } from '../../src/tasks/read-tasks.ts';
 import { settleResult } from '../../src/tasks/settle-result.ts';
 import { type SweepOptions, sweepTasks } from '../../src/tasks/sweep-tasks.ts';
@@ -16,7 +14,6 @@ import {
   takeResult,
   takeResults,
 } from '../support/fixtures.ts';
-import { untilBlocked } from '../support/waiting.ts';
 
 const bench = await openTestBench(import.meta.url);
 const { sql, boss } = bench;
@@ -204,34 +201,6 @@ test('twenty processes that look at the same moment close a task once between th
     rounds.reduce((sum, round) => sum + ('closed' in round ? round.closed : 0), 0),
     1,
   );
-});
-
-test('results put back while a close waits for the task keep it open', async () => {
-  const { taskId } = await makeTask(bench, 1);
-  const held = await takeResult(bench);
-  await complete(held);
-  const retry = await sql.reserve();
-  try {
-    // What a retry does: the task's row first, then its results.
-    await retry`begin`;
-    await retry`select 1 from asl_schema.extraction_task where id = ${taskId} for update`;
-    await retry`
-      update asl_schema.extraction_result
-      set status = 'pending', extracted_data = null, finished_at = null
-      where task_id = ${taskId}`;
-    // Not in the aggregator's round, which would pass by, but a close that waits: its look is from before the commit.
-    const closing = inTransaction(sql, async (tx) => {
-      await tx`select 1 from asl_schema.extraction_task where id = ${taskId} for update`;
-      return await closeTasks(tx, { limit: 10 });
-    });
-    await untilBlocked(sql, 'select 1 from asl_schema.extraction_task');
-    assert.equal(await inTransaction(sql, (tx) => closeTasks(tx, { limit: 10 })), 0, 'a round passes by');
-    await retry`commit`;
-    assert.equal(await closing, 0);
-  } finally {
-    retry.release();
-  }
-  assert.equal((await getTask(sql, taskId))?.status, 'processing');
 });
 
 test('one round at a time: while one is under way another process passes by', async () => {
