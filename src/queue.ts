@@ -2,11 +2,25 @@ import { type Job as BossJob, type Db, PgBoss } from 'pg-boss';
 import type { Sql, Tx } from './db.ts';
 import { describeError, type Logger } from './log.ts';
 
-/** Delivers one result to one worker. Names are `[a-z0-9_]+`: pg-boss takes them apart at dots. */
+/** Delivers one result of a scatter task to one worker. Names are `[a-z0-9_]+`: pg-boss takes them apart at dots. */
 export const EXTRACT_QUEUE = 'asl_extract_single';
+/** The same for a fan-out task. */
+export const CHILD_QUEUE = 'asl_extract_child';
+/** Delivers a fan-out task to a manager, which makes its results and their jobs. */
+export const MANAGER_QUEUE = 'asl_extract_manager';
+/** Filled by the schedule below; whoever takes its job looks after fan-out tasks that nothing moves any more. */
+export const SWEEPER_QUEUE = 'asl_fanout_sweeper';
+const SWEEPER_CRON = '*/10 * * * *';
+
+/** The queues that deliver results. */
+export type ResultQueue = typeof EXTRACT_QUEUE | typeof CHILD_QUEUE;
 
 /** A job's payload: ids only. */
 export type ExtractJob = { taskId: string; resultId: string };
+export type ManagerJob = { taskId: string };
+
+/** A job in one of these will be delivered, or is. */
+export const LIVE_STATES = ['created', 'retry', 'active'];
 
 /** How a delivery ends by itself when its worker says nothing. */
 export type JobLimits = {
@@ -43,7 +57,13 @@ export function on(sql: Sql | Tx): { db: Db } {
  * Puts jobs into the queue, in the caller's transaction. The queue's policy lets no second live job of one result in, so a
  * job that was not inserted is a broken promise and rolls the transaction back.
  */
-export async function insertJobs(boss: PgBoss, tx: Tx, jobs: readonly Job[], limits: JobLimits): Promise<void> {
+export async function insertJobs(
+  boss: PgBoss,
+  tx: Tx,
+  queue: ResultQueue,
+  jobs: readonly Job[],
+  limits: JobLimits,
+): Promise<void> {
   // One statement of 100,000 rows takes 420 MB of the process; chunks of a few thousand are as fast.
   for (let from = 0; from < jobs.length; from += 5000) {
     const chunk = jobs.slice(from, from + 5000);
@@ -58,13 +78,45 @@ export async function insertJobs(boss: PgBoss, tx: Tx, jobs: readonly Job[], lim
       priority: job.priority ?? 0,
       ...(job.delayMs ? { startAfter: new Date(Date.now() + job.delayMs).toISOString() } : {}),
     }));
-    const inserted = await boss.insert(EXTRACT_QUEUE, rows, { ...on(tx), returnId: true });
+    const inserted = await boss.insert(queue, rows, { ...on(tx), returnId: true });
     if (inserted?.length !== chunk.length) {
       throw new Error(
         `${chunk.length - (inserted?.length ?? 0)} of ${chunk.length} jobs have a live twin in the queue`,
       );
     }
   }
+}
+
+/**
+ * Puts a manager's job into the queue, in the caller's transaction. The task's live job, if it has one, stays the only one:
+ * so this may be said twice.
+ */
+export async function insertManagerJob(boss: PgBoss, tx: Tx, taskId: string, limits: JobLimits): Promise<void> {
+  const job = {
+    data: { taskId } satisfies ManagerJob,
+    singletonKey: `manager-${taskId}`,
+    expireInSeconds: 60 * 60,
+    heartbeatSeconds: limits.heartbeatSeconds,
+    retryLimit: limits.maxAttempts,
+    retryDelay: 0,
+  };
+  await boss.insert(MANAGER_QUEUE, [job], on(tx));
+}
+
+/** Completes a manager's own delivery, and no later one of the same job. */
+export async function completeManagerJob(boss: PgBoss, tx: Tx, job: HeldJob): Promise<void> {
+  await boss.complete(MANAGER_QUEUE, { id: job.id, retryCount: job.retryCount }, null, on(tx));
+}
+
+/** Gives a manager's delivery back for another to start at once, which spends none. */
+export async function returnManagerJob(
+  boss: PgBoss,
+  tx: Tx,
+  { taskId, job }: { taskId: string; job: HeldJob },
+  limits: JobLimits,
+): Promise<void> {
+  await completeManagerJob(boss, tx, job);
+  await insertManagerJob(boss, tx, taskId, limits);
 }
 
 /**
@@ -75,11 +127,11 @@ export async function insertJobs(boss: PgBoss, tx: Tx, jobs: readonly Job[], lim
  * of 5 papers beside one of 10,000 waits for about 5 of them (start-time fair queueing; Goyal, Vin and Cheng 1996). Rides on
  * the index of pg-boss' own fetch.
  */
-export async function headPriority(tx: Tx): Promise<number> {
+export async function headPriority(tx: Tx, queue: ResultQueue): Promise<number> {
   const [head] = await tx<{ priority: number }[]>`
     select priority
     from pgboss.job
-    where name = ${EXTRACT_QUEUE}
+    where name = ${queue}
       and state < 'active'
       and not blocked
       -- A job that waits for its time is at the head of nothing.
@@ -96,8 +148,13 @@ export type HeldJob = Pick<BossJob, 'id' | 'retryCount'>;
  * A sign of life for jobs that this process holds, in one statement. Answers which of them it still holds: a job that is
  * missing has been given to another worker, or has ended.
  */
-export async function touchJobs(boss: PgBoss, sql: Sql, jobs: readonly HeldJob[]): Promise<Set<string>> {
-  const response = await boss.touch(EXTRACT_QUEUE, [...jobs], on(sql));
+export async function touchJobs(
+  boss: PgBoss,
+  sql: Sql,
+  queue: ResultQueue | typeof MANAGER_QUEUE,
+  jobs: readonly HeldJob[],
+): Promise<Set<string>> {
+  const response = await boss.touch(queue, [...jobs], on(sql));
   // Version 12.38 answers with the ids, but its type declares nothing at all.
   return new Set((response as { settled: string[] }).settled);
 }
@@ -108,7 +165,7 @@ export type QueueOptions = {
   silenceMs?: number;
   /** How often lapsed heartbeats are looked for, in seconds. Default 5. */
   monitorSeconds?: number;
-  /** Whether this process looks for lapsed heartbeats and expired jobs, for all processes. */
+  /** Whether this process looks for lapsed heartbeats and expired jobs, and fills scheduled queues, for all processes. */
   supervise: boolean;
   log: Logger;
 };
@@ -129,7 +186,7 @@ export async function startQueue(options: QueueOptions): Promise<PgBoss> {
     max: 2,
     migrate: false,
     createSchema: false,
-    schedule: false,
+    schedule: options.supervise,
     supervise: options.supervise,
     // A pass needs both intervals to be over, so a dead worker is found at most two of them after its heartbeat lapsed.
     superviseIntervalSeconds: monitorSeconds,
@@ -148,19 +205,27 @@ export async function migrateQueue(databaseUrl: string): Promise<void> {
   boss.on('error', () => {});
   await boss.start();
   try {
-    if ((await boss.getQueue(EXTRACT_QUEUE)) === null) {
-      await boss.createQueue(EXTRACT_QUEUE, {
-        // Never two live jobs of one singletonKey. The policy can't be changed afterwards.
-        policy: 'exclusive',
-        // A table of its own. Creating it stalls other queues for a moment, which is why it happens here and not at boot.
-        partition: true,
-        // A queued job is never thrown away before a task of any sensible size is through.
-        retentionSeconds: 90 * 24 * 60 * 60,
-        // Ended jobs are of no use: the result's row and its attempts are the history.
-        deleteAfterSeconds: 60 * 60,
-      });
+    const existing = new Set((await boss.getQueues()).map((queue) => queue.name));
+    for (const name of [EXTRACT_QUEUE, CHILD_QUEUE]) {
+      // A table of its own. Creating it stalls other queues for a moment, which is why it happens here and not at boot.
+      if (!existing.has(name)) await boss.createQueue(name, { ...LIVE_ONCE, partition: true });
     }
+    if (!existing.has(MANAGER_QUEUE)) await boss.createQueue(MANAGER_QUEUE, LIVE_ONCE);
+    if (!existing.has(SWEEPER_QUEUE)) {
+      // A round that was missed is not made up for: the next one sees the same.
+      await boss.createQueue(SWEEPER_QUEUE, { policy: 'exclusive', retryLimit: 0, deleteAfterSeconds: 24 * 60 * 60 });
+    }
+    await boss.schedule(SWEEPER_QUEUE, SWEEPER_CRON);
   } finally {
     await boss.stop({ graceful: false });
   }
 }
+
+const LIVE_ONCE = {
+  // Never two live jobs of one singletonKey. The policy can't be changed afterwards.
+  policy: 'exclusive',
+  // A queued job is never thrown away before a task of any sensible size is through.
+  retentionSeconds: 90 * 24 * 60 * 60,
+  // Ended jobs are of no use: the result's row and its attempts are the history.
+  deleteAfterSeconds: 60 * 60,
+} as const;

@@ -5,15 +5,21 @@ import { hostname } from 'node:os';
 import type { Config } from './config.ts';
 import { connect } from './db.ts';
 import { createEngine } from './engine.ts';
+import { startHub } from './events/hub.ts';
+import { createPublisher } from './events/publisher.ts';
 import type { ExtractionEngine } from './extraction/engine.ts';
 import { createApp } from './http/app.ts';
 import { startServer } from './http/server.ts';
+import { watchedTaskReader } from './http/watched-task.ts';
 import { createLogger, describeError } from './log.ts';
+import { MODES } from './modes.ts';
 import { createPermits } from './permits/permits.ts';
 import { type JobLimits, startQueue } from './queue.ts';
 import { coalesce, listenWake, notifyWake } from './wake.ts';
 import { startAggregator } from './workers/aggregator.ts';
 import { startConsumer } from './workers/consumer.ts';
+import { startFanoutSweeper } from './workers/fanout-sweeper.ts';
+import { startManager } from './workers/manager.ts';
 import { startRetention } from './workers/retention.ts';
 
 export type Service = {
@@ -58,9 +64,14 @@ export async function startService(config: Config, parts: ServiceParts = {}): Pr
 
   if (config.roles.has('aggregator')) {
     const { aggregatorIntervalMs: intervalMs, staleAfterMs } = config;
-    const aggregator = startAggregator({ sql, boss, intervalMs, staleAfterMs, worker, log });
-    await listenWake(sql, 'asl_settled', () => aggregator.wake());
-    stops.push(() => aggregator.stop());
+    const aggregators = Object.values(MODES).map((mode) =>
+      startAggregator({ mode, sql, boss, intervalMs, staleAfterMs, worker, log }),
+    );
+    await listenWake(sql, 'asl_settled', () => {
+      for (const aggregator of aggregators) aggregator.wake();
+    });
+    stops.push(() => Promise.all(aggregators.map((aggregator) => aggregator.stop())));
+    stops.push(await startFanoutSweeper({ sql, boss, log }));
     if (config.retentionMs !== undefined) {
       const retention = startRetention({ sql, retentionMs: config.retentionMs, log });
       stops.push(() => retention.stop());
@@ -76,11 +87,19 @@ export async function startService(config: Config, parts: ServiceParts = {}): Pr
     });
     const { workerSlots: slots, pollIntervalMs, extractionTimeoutMs, retryDelayMs, retryDelayMaxMs } = config;
     const timing = { pollIntervalMs, extractionTimeoutMs, retryDelayMs, retryDelayMaxMs };
-    const consumer = startConsumer({ sql, boss, engine, limits, slots, ...timing, worker, log, onSettled: sayWord });
-    await listenWake(sql, 'asl_jobs', () => consumer.wake());
+    const publisher = createPublisher({ sql, log });
+    stops.push(() => publisher.close());
+    const modes = Object.values(MODES);
+    const told = { onSettled: sayWord, publish: publisher.publish };
+    const consumer = startConsumer({ sql, boss, engine, limits, modes, slots, ...timing, worker, log, ...told });
+    const manager = startManager({ sql, boss, limits, pollIntervalMs, log });
+    await listenWake(sql, 'asl_jobs', () => {
+      consumer.wake();
+      manager.wake();
+    });
     await listenWake(sql, 'asl_stopped', () => consumer.check());
     stops.push(async () => {
-      await consumer.stop(config.shutdownGraceMs);
+      await Promise.all([manager.stop(), consumer.stop(config.shutdownGraceMs)]);
       await engine.close();
     });
   }
@@ -88,10 +107,15 @@ export async function startService(config: Config, parts: ServiceParts = {}): Pr
   let url: string | undefined;
   let draining = false;
   if (config.roles.has('api')) {
-    const app = createApp({ sql, boss, config, log, isReady: () => !draining });
+    const hub = await startHub({ sql, read: watchedTaskReader(sql), log });
+    const app = createApp({ sql, boss, config, log, hub, isReady: () => !draining });
     const server = await startServer(app, config);
     url = urlOf(server.address() as AddressInfo);
-    stops.push(() => closeServer(server, config.shutdownGraceMs));
+    stops.push(() => {
+      // Streams end only when they are told to, and nobody needs them to the last second.
+      hub.close();
+      return closeServer(server, config.shutdownGraceMs);
+    });
   }
 
   log.info('started', { roles: [...config.roles].join(','), url });

@@ -2,9 +2,11 @@ import { type Context, Hono } from 'hono';
 import type { PgBoss } from 'pg-boss';
 import type { Config } from '../config.ts';
 import type { Sql } from '../db.ts';
+import type { Hub } from '../events/hub.ts';
 import { describeError, type Logger } from '../log.ts';
 import type { Task } from '../tasks/task.ts';
 import { documents } from './documents.ts';
+import { events } from './events.ts';
 import { health } from './health.ts';
 import { Problem, toProblem } from './problem.ts';
 import { results } from './results.ts';
@@ -21,6 +23,8 @@ export type AppDependencies = {
     'maxDocumentBytes' | 'maxUploadBytes' | 'maxUploadFiles' | 'jobExpirySeconds' | 'heartbeatSeconds' | 'maxAttempts'
   >;
   log: Logger;
+  /** Feeds the live streams; without one there are none. */
+  hub?: Hub;
   /** Says false while the process starts or drains, and so must get no traffic. */
   isReady?: () => boolean;
   /** Called after a task's commit; a courtesy to workers of the same process. */
@@ -54,6 +58,7 @@ export function createApp(deps: AppDependencies): Hono {
   app.route('/tasks', tasks(deps));
   app.route('/tasks', taskActions(deps));
   app.route('/tasks', results(deps));
+  if (deps.hub) app.route('/tasks', events(deps.hub));
 
   app.notFound((c) => {
     const allow = allowedMethods(app, c.req.path);

@@ -10,7 +10,7 @@ import type { Context } from 'hono';
  */
 export function streamBody(
   c: Context,
-  pieces: AsyncGenerator<Uint8Array, void, undefined>,
+  pieces: AsyncIterator<Uint8Array, void, undefined>,
   onFault: (error: unknown) => void,
 ): ReadableStream<Uint8Array> {
   let gone = false;
@@ -32,7 +32,7 @@ export function streamBody(
       },
       async cancel() {
         gone = true;
-        await pieces.return();
+        await pieces.return?.();
       },
     },
     // Otherwise one piece would be made in advance, and its fault be met while the client still takes the piece before.

@@ -1,6 +1,8 @@
 import type { Sql } from '../db.ts';
+import { MODES } from '../modes.ts';
+import { readMode } from '../tasks/read-tasks.ts';
 import type { StatusReason, Task } from '../tasks/task.ts';
-import { taskProgress, taskUsage } from '../tasks/task-progress.ts';
+import { taskUsage } from '../tasks/task-progress.ts';
 import { readPauses } from './pauses.ts';
 import { notFound } from './problem.ts';
 
@@ -8,6 +10,10 @@ const REASONS: Record<StatusReason, string> = {
   cancelled_by_user: 'The task was cancelled on request; what had not finished by then was cancelled with it.',
   failure_threshold: 'More results failed than the task allows; what had not finished by then was cancelled.',
   deadline_exceeded: 'The deadline passed before all results had finished; the others ended as errors.',
+  expansion_failed:
+    'The results of the task could not all be made; those that had not finished were cancelled. A retry goes on.',
+  too_many_documents: 'The project has more documents than a task may have; none was extracted.',
+  no_progress: 'Nothing had moved for hours and nothing was left that could; what had not finished was cancelled.',
 };
 
 /** A task as the API shows it. */
@@ -17,9 +23,10 @@ export function toTaskJson(task: Task) {
 
 /** Where a task stands, as the API shows it. @throws Problem 404 */
 export async function readProgress(sql: Sql, taskId: string) {
-  const found = await taskProgress(sql, taskId);
+  const mode = await readMode(sql, taskId);
+  const found = mode === undefined ? undefined : await MODES[mode].progress(sql, taskId);
   if (found === undefined) throw notFound('task', taskId);
-  return { taskId, status: found.status, statusReason: toReasonJson(found.statusReason), progress: found.progress };
+  return { taskId, ...found, statusReason: toReasonJson(found.statusReason) };
 }
 
 /**

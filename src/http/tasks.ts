@@ -2,6 +2,7 @@ import { Hono } from 'hono';
 import * as v from 'valibot';
 import { type CreateTaskOutcome, createTask } from '../tasks/create-task.ts';
 import { getTask, listTasks } from '../tasks/read-tasks.ts';
+import { TASK_MODES } from '../tasks/task.ts';
 import type { AppDependencies } from './app.ts';
 import { readJson } from './body.ts';
 import { readIdempotencyKey } from './idempotency-key.ts';
@@ -10,14 +11,27 @@ import { line, optional, page, parse, parseId, parseQuery, projectId, strict, to
 import { readProgress, readStatus, toTaskJson } from './task-json.ts';
 import { deadlinePassed, limits, MAX_NAMED, refuseMany, refuseTwins, taskStatus, toLimits } from './task-schemas.ts';
 
-const newTask = strict({
+const newTaskFields = strict({
   projectId,
   templateId: uuid,
-  documentIds: v.pipe(v.array(uuid, 'must be a list'), v.minLength(1, 'must name at least one document')),
+  documentIds: optional(v.pipe(v.array(uuid, 'must be a list'), v.minLength(1, 'must name at least one document'))),
   idempotencyKey: optional(line(1, 255)),
-  mode: optional(v.picklist(['scatter'], 'must be scatter')),
+  mode: optional(v.picklist(TASK_MODES, `must be one of ${TASK_MODES.join(', ')}`)),
   ...limits,
 });
+
+/** Only a manager can find out by itself what a project has. */
+const newTask = v.pipe(
+  newTaskFields,
+  v.forward(
+    v.partialCheck(
+      [['documentIds'], ['mode']],
+      ({ documentIds, mode }) => documentIds !== undefined || mode === 'fanout',
+      'is required, but for mode fanout',
+    ),
+    ['documentIds'],
+  ),
+);
 
 /** Tasks over HTTP: create, list, show. */
 export function tasks({ sql, boss, config, onTaskCreated }: AppDependencies): Hono {
@@ -29,9 +43,9 @@ export function tasks({ sql, boss, config, onTaskCreated }: AppDependencies): Ho
     refuseMany('documentIds', 'documents', sent);
     const body = parse(newTask, sent);
     const idempotencyKey = readIdempotencyKey(c.req.header('idempotency-key'), body.idempotencyKey);
-    const { templateId, documentIds } = body;
-    refuseTwins('documentIds', 'documents', documentIds);
-    const request = { projectId: body.projectId, templateId, documentIds, idempotencyKey, limits: toLimits(body) };
+    const { projectId, templateId, mode = 'scatter', documentIds = null } = body;
+    if (documentIds !== null) refuseTwins('documentIds', 'documents', documentIds);
+    const request = { projectId, templateId, documentIds, idempotencyKey, mode, limits: toLimits(body) };
     const outcome = await createTask(sql, boss, request, config);
     if (outcome.outcome === 'created') {
       onTaskCreated?.(outcome.task);
@@ -40,7 +54,7 @@ export function tasks({ sql, boss, config, onTaskCreated }: AppDependencies): Ho
     if (outcome.outcome === 'replayed') {
       return c.json({ success: true, ...toTaskJson(outcome.task), note: 'Idempotent return' }, 200);
     }
-    throw refusal(outcome, { templateId, documentIds });
+    throw refusal(outcome, { templateId, documentIds: documentIds ?? [] });
   });
 
   app.get('/', async (c) => {

@@ -1,8 +1,10 @@
 import type { PgBoss } from 'pg-boss';
 import { inTransaction, type Sql } from '../db.ts';
+import { announceTasks } from '../events/announce.ts';
+import { MODES } from '../modes.ts';
 import { notifyWake } from '../wake.ts';
 import { endResults } from './end-results.ts';
-import type { TaskStatus } from './task.ts';
+import type { TaskModeName, TaskStatus } from './task.ts';
 
 /**
  * - `cancelled`  the task is cancelled: by this call, which ended so many results, or by an earlier one, which left 0
@@ -21,15 +23,19 @@ export type CancelOutcome =
  */
 export async function cancelTask(sql: Sql, boss: PgBoss, taskId: string): Promise<CancelOutcome> {
   return await inTransaction(sql, async (tx) => {
-    const [task] = await tx<{ status: TaskStatus }[]>`
-      select status
+    const [task] = await tx<{ status: TaskStatus; mode: TaskModeName }[]>`
+      select status, mode
       from asl_schema.extraction_task
       where id = ${taskId}::uuid
       for update`;
     if (task === undefined) return { outcome: 'unknown' };
     if (task.status === 'cancelled') return { outcome: 'cancelled', ended: 0 };
     if (task.status !== 'processing') return { outcome: 'closed', status: task.status };
-    const ended = await endResults(tx, boss, { taskIds: [taskId], ending: { status: 'cancelled' } });
+    const ended = await endResults(tx, boss, {
+      mode: MODES[task.mode],
+      taskIds: [taskId],
+      ending: { status: 'cancelled' },
+    });
     await tx`
       update asl_schema.extraction_task
       set status = 'cancelled',
@@ -37,6 +43,7 @@ export async function cancelTask(sql: Sql, boss: PgBoss, taskId: string): Promis
           completed_at = now()
       where id = ${taskId}::uuid`;
     await notifyWake(tx, 'asl_stopped');
+    await announceTasks(tx, [taskId]);
     return { outcome: 'cancelled', ended };
   });
 }

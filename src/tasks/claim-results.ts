@@ -1,4 +1,7 @@
-import type { Sql, Tx } from '../db.ts';
+import { inTransaction, type Sql, type Tx } from '../db.ts';
+import { countChanges } from './count-changes.ts';
+import { SCATTER } from './scatter.ts';
+import type { Counting } from './task-mode.ts';
 
 /** One delivery of one job by pg-boss. */
 export type Delivery = {
@@ -29,7 +32,10 @@ export type Claim = {
  * - `phantom`    nothing to do for this delivery: the result has ended, or belongs to another job
  * - `locked`     somebody else's transaction holds the row at this moment: ask again
  */
-export type ClaimOutcome = Claim | { outcome: 'exhausted' | 'phantom' | 'locked'; taskId: string; resultId: string };
+export type ClaimOutcome =
+  | Claim
+  | { outcome: 'exhausted'; taskId: string; resultId: string; attempt: number }
+  | { outcome: 'phantom' | 'locked'; taskId: string; resultId: string };
 
 /**
  * The guard: takes the results of the given deliveries, each for this worker alone. One statement, so a phantom costs a row
@@ -42,12 +48,31 @@ export type ClaimOutcome = Claim | { outcome: 'exhausted' | 'phantom' | 'locked'
  * for many seconds, and the other results of the batch must not wait with it. A row that was passed by is told from a
  * phantom by the snapshot, in which it could be claimed, so it is never given up as one. Rides on the primary key.
  */
-export async function claimResults(
-  sql: Sql | Tx,
-  options: { deliveries: readonly Delivery[]; worker: string; maxAttempts: number },
-): Promise<ClaimOutcome[]> {
-  const { deliveries, worker, maxAttempts } = options;
+export async function claimResults(sql: Sql | Tx, options: ClaimOptions): Promise<ClaimOutcome[]> {
+  const { deliveries, mode = SCATTER } = options;
   if (deliveries.length === 0) return [];
+  // A first delivery takes nothing over, and so ends nothing that would have to be counted.
+  if (deliveries.every(({ delivery }) => delivery === 0)) return await writeClaims(sql, options);
+  const claimAndCount = async (tx: Tx): Promise<ClaimOutcome[]> => {
+    const outcomes = await writeClaims(tx, options);
+    const exhausted = outcomes.filter(({ outcome }) => outcome === 'exhausted');
+    await mode.count(tx, countChanges(exhausted, 'failed'));
+    return outcomes;
+  };
+  return 'begin' in sql ? await inTransaction(sql, claimAndCount) : await claimAndCount(sql);
+}
+
+export type ClaimOptions = {
+  /** Deliveries of the queue of `mode`. */
+  deliveries: readonly Delivery[];
+  worker: string;
+  maxAttempts: number;
+  /** Default scatter. */
+  mode?: Counting;
+};
+
+async function writeClaims(sql: Sql | Tx, options: ClaimOptions): Promise<ClaimOutcome[]> {
+  const { deliveries, worker, maxAttempts } = options;
   const claims = await sql<(Omit<Claim, 'outcome'> & { status: 'extracting' | 'error' | 'locked' })[]>`
     with delivered as (
       select d.task_id, d.result_id, d.job_id, d.delivery
@@ -142,7 +167,7 @@ export async function claimResults(
     const claim = byResult.get(resultId);
     if (claim === undefined) return { outcome: 'phantom', taskId, resultId };
     if (claim.status === 'locked') return { outcome: 'locked', taskId, resultId };
-    if (claim.status === 'error') return { outcome: 'exhausted', taskId, resultId };
+    if (claim.status === 'error') return { outcome: 'exhausted', taskId, resultId, attempt: claim.attempt };
     const { status: _, ...rest } = claim;
     return { outcome: 'claimed', ...rest };
   });

@@ -2,18 +2,22 @@ import { createHash } from 'node:crypto';
 import type { PgBoss } from 'pg-boss';
 import { v7 as uuidv7 } from 'uuid';
 import { inTransaction, type Sql, type Tx } from '../db.ts';
-import { headPriority, insertJobs, type JobLimits } from '../queue.ts';
+import { MODES } from '../modes.ts';
+import type { JobLimits } from '../queue.ts';
 import { notifyWake } from '../wake.ts';
 import { analyzeAfterInsert } from './analyze.ts';
 import { getTask } from './read-tasks.ts';
-import { NO_LIMITS, type Task, type TaskLimits } from './task.ts';
+import { NO_LIMITS, type Task, type TaskLimits, type TaskModeName } from './task.ts';
+import type { UnknownDocuments } from './task-mode.ts';
 
 export type CreateTaskRequest = {
   projectId: string;
   templateId: string;
-  /** Distinct ids, in the order in which the results shall be listed. */
-  documentIds: readonly string[];
+  /** Distinct ids, in the order in which the results shall be listed; null, in fan-out mode: all of the project. */
+  documentIds: readonly string[] | null;
   idempotencyKey: string | null;
+  /** Default `scatter`. */
+  mode?: TaskModeName | undefined;
   limits?: TaskLimits | undefined;
 };
 
@@ -26,8 +30,7 @@ export type CreateTaskOutcome =
   /** Told of a new task only: one that is known already is known, whatever time it is. */
   | { outcome: 'deadline_passed' }
   | { outcome: 'unknown_template' }
-  /** `documentIds` names at most twenty of the `count` that are not in the project. */
-  | { outcome: 'unknown_documents'; count: number; documentIds: string[] };
+  | UnknownDocuments;
 
 /** Refusals leave through the transaction's door, so that it rolls back what came before. */
 class Refused extends Error {
@@ -39,7 +42,7 @@ class Refused extends Error {
 }
 
 /**
- * Creates a task with its results and their jobs: all of it, once, or nothing.
+ * Creates a task with what it begins with, in scatter mode its results and their jobs: all of it, once, or nothing.
  *
  * Everything is one transaction, so a crash at any step leaves no task that could never close. The idempotency key is
  * decided by the unique index: of any number of equal requests one creates, and the others wait for it and are answered
@@ -54,10 +57,10 @@ export async function createTask(
   const fingerprint = fingerprintOf(request);
   for (;;) {
     try {
-      const taskId = await inTransaction(sql, (tx) => insertTask(tx, boss, request, fingerprint, jobLimits));
-      if (taskId !== undefined) {
-        analyzeAfterInsert(sql, boss, request.documentIds.length);
-        return { outcome: 'created', task: await requireTask(sql, taskId) };
+      const made = await inTransaction(sql, (tx) => insertTask(tx, boss, request, fingerprint, jobLimits));
+      if (made !== undefined) {
+        analyzeAfterInsert(sql, boss, MODES[request.mode ?? 'scatter'].queue, made.results);
+        return { outcome: 'created', task: await requireTask(sql, made.taskId) };
       }
     } catch (error) {
       if (error instanceof Refused) return error.outcome;
@@ -73,15 +76,15 @@ export async function createTask(
   }
 }
 
-/** The task's id, or undefined when its idempotency key is taken. */
+/** The task's id and how many results it has by now, or undefined when its idempotency key is taken. */
 async function insertTask(
   tx: Tx,
   boss: PgBoss,
   request: CreateTaskRequest,
   fingerprint: string,
   jobLimits: JobLimits,
-): Promise<string | undefined> {
-  const { projectId, templateId, documentIds, idempotencyKey, limits = NO_LIMITS } = request;
+): Promise<{ taskId: string; results: number } | undefined> {
+  const { projectId, templateId, documentIds, idempotencyKey, mode = 'scatter', limits = NO_LIMITS } = request;
   const [template] = await tx<{ version: number }[]>`
     select version
     from asl_schema.template
@@ -97,66 +100,24 @@ async function insertTask(
       deadline_at, max_failed_count, max_failed_percent, status, completed_at
     )
     values (
-      ${taskId}::uuid, ${projectId}, ${templateId}::uuid, ${template.version}, 'scatter', ${idempotencyKey},
-      ${fingerprint}, ${documentIds.length}, ${limits.deadlineAt}, ${limits.maxFailedCount}, ${limits.maxFailedPercent},
+      ${taskId}::uuid, ${projectId}, ${templateId}::uuid, ${template.version}, ${mode}, ${idempotencyKey},
+      ${fingerprint}, ${documentIds?.length ?? null}, ${limits.deadlineAt}, ${limits.maxFailedCount},
+      ${limits.maxFailedPercent},
       -- A task without results has nobody who would close it later.
-      ${documentIds.length === 0 ? 'completed' : 'processing'},
-      ${documentIds.length === 0 ? tx`now()` : null}
+      ${documentIds?.length === 0 ? 'completed' : 'processing'},
+      ${documentIds?.length === 0 ? tx`now()` : null}
     )
     on conflict on constraint extraction_task_idempotency_key_key do nothing
     returning created_at as "createdAt"`;
   if (task === undefined) return undefined;
   if (limits.deadlineAt !== null && limits.deadlineAt <= task.createdAt)
     throw new Refused({ outcome: 'deadline_passed' });
-  if (documentIds.length === 0) return taskId;
-
-  // One millisecond and a counter for all: the ids of a task sort in the order of its request (RFC 9562, 6.2, method 1).
-  const msecs = task.createdAt.getTime();
-  const results = documentIds.map((documentId, seq) => ({
-    documentId,
-    resultId: uuidv7({ msecs, seq }),
-    jobId: uuidv7(),
-  }));
-  const inserted = await tx`
-    insert into asl_schema.extraction_result (task_id, id, document_id, storage_key, filename, media_type, job_id)
-    select ${taskId}::uuid, wanted.result_id, d.id, d.storage_key, d.filename, d.media_type, wanted.job_id
-    from unnest(
-      ${results.map((result) => result.documentId)}::uuid[],
-      ${results.map((result) => result.resultId)}::uuid[],
-      ${results.map((result) => result.jobId)}::uuid[]
-    ) as wanted (document_id, result_id, job_id)
-    join asl_schema.document d on d.id = wanted.document_id and d.project_id = ${projectId}`;
-  if (inserted.count !== documentIds.length) throw new Refused(await nameUnknown(tx, request));
-
-  const head = await headPriority(tx);
-  await insertJobs(
-    boss,
-    tx,
-    results.map(({ resultId, jobId }, position) => ({ taskId, resultId, jobId, priority: head - position })),
-    jobLimits,
-  );
+  const newTask = { taskId, createdAt: task.createdAt, projectId, documentIds };
+  const begun = await MODES[mode].begin(tx, boss, newTask, jobLimits);
+  if (begun.outcome !== 'begun') throw new Refused(begun);
   // Delivered at the commit, so no worker looks before the jobs are there.
   await notifyWake(tx, 'asl_jobs');
-  return taskId;
-}
-
-/** Which of the documents are not in the project, in the order of the request. */
-async function nameUnknown(tx: Tx, request: CreateTaskRequest): Promise<CreateTaskOutcome> {
-  const unknown = await tx<{ documentId: string; count: number }[]>`
-    select wanted.document_id as "documentId", count(*) over ()::int as count
-    from unnest(${request.documentIds as string[]}::uuid[]) with ordinality as wanted (document_id, position)
-    where not exists (
-      select 1
-      from asl_schema.document d
-      where d.id = wanted.document_id and d.project_id = ${request.projectId}
-    )
-    order by wanted.position
-    limit 20`;
-  return {
-    outcome: 'unknown_documents',
-    count: unknown[0]?.count ?? 0,
-    documentIds: unknown.map((row) => row.documentId),
-  };
+  return { taskId, results: begun.results };
 }
 
 async function findByKey(
@@ -178,8 +139,8 @@ async function requireTask(sql: Sql, taskId: string): Promise<Task> {
 
 /** SHA-256 of what was asked for. The order of the documents counts: it is the order of the results. */
 function fingerprintOf(request: CreateTaskRequest): string {
-  const { projectId, templateId, documentIds, limits = NO_LIMITS } = request;
+  const { mode = 'scatter', projectId, templateId, documentIds, limits = NO_LIMITS } = request;
   return createHash('sha256')
-    .update(JSON.stringify(['scatter', projectId, templateId, documentIds, limits]))
+    .update(JSON.stringify([mode, projectId, templateId, documentIds, limits]))
     .digest('hex');
 }

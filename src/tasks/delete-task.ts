@@ -31,7 +31,7 @@ export async function deleteExpiredTasks(
 ): Promise<number> {
   return await inTransaction(sql, async (tx) => {
     const expired = await tx<{ id: string; results: number }[]>`
-      select id, total_count as results
+      select id, coalesce(total_count, 0) as results
       from asl_schema.extraction_task
       where completed_at < now() - make_interval(secs => ${options.retentionMs / 1000})
         and status <> 'processing'

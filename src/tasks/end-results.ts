@@ -1,9 +1,12 @@
 import type { PgBoss } from 'pg-boss';
 import type { Tx } from '../db.ts';
-import { EXTRACT_QUEUE, on } from '../queue.ts';
+import { on, type ResultQueue } from '../queue.ts';
+import { countChanges } from './count-changes.ts';
+import type { Counting } from './task-mode.ts';
 
 export type EndResults = {
-  /** Tasks whose rows the caller has locked. */
+  mode: Counting;
+  /** Tasks of this mode whose rows the caller has locked. */
   taskIds: readonly string[];
   /** What the unfinished results become; an error needs a code and a message. */
   ending: { status: 'cancelled' } | { status: 'error'; code: string; message: string };
@@ -19,7 +22,7 @@ export type EndResults = {
  *
  * Locks rows in the order of their key, as claims do, and waits for the claim or settle that holds one.
  */
-export async function endResults(tx: Tx, boss: PgBoss, { taskIds, ending }: EndResults): Promise<number> {
+export async function endResults(tx: Tx, boss: PgBoss, { mode, taskIds, ending }: EndResults): Promise<number> {
   if (taskIds.length === 0) return 0;
   const code = ending.status === 'error' ? ending.code : null;
   const message = ending.status === 'error' ? ending.message : null;
@@ -35,7 +38,7 @@ export async function endResults(tx: Tx, boss: PgBoss, { taskIds, ending }: EndR
       order by task_id, id
       for update
     ) unfinished`;
-  const ended = await tx<{ jobId: string }[]>`
+  const ended = await tx<{ taskId: string; jobId: string }[]>`
     with unfinished as (
       select task_id, id, attempt
       from asl_schema.extraction_result
@@ -63,16 +66,14 @@ export async function endResults(tx: Tx, boss: PgBoss, { taskIds, ending }: EndR
         updated_at = now()
     from unfinished u
     where r.task_id = u.task_id and r.id = u.id
-    returning r.job_id as "jobId"`;
-  await deleteJobs(
-    tx,
-    boss,
-    ended.map((result) => result.jobId),
-  );
+    returning r.task_id as "taskId", r.job_id as "jobId"`;
+  const jobIds = ended.map((result) => result.jobId);
+  await deleteJobs(tx, boss, mode.queue, jobIds);
+  await mode.count(tx, countChanges(ended, ending.status === 'error' ? 'failed' : 'cancelled'));
   return ended.length;
 }
 
 /** Removes the jobs of results that need none any more; without it 100,000 phantoms would stand before the next task. */
-export async function deleteJobs(tx: Tx, boss: PgBoss, jobIds: readonly string[]): Promise<void> {
-  if (jobIds.length > 0) await boss.deleteJob(EXTRACT_QUEUE, [...jobIds], on(tx));
+export async function deleteJobs(tx: Tx, boss: PgBoss, queue: ResultQueue, jobIds: readonly string[]): Promise<void> {
+  if (jobIds.length > 0) await boss.deleteJob(queue, [...jobIds], on(tx));
 }

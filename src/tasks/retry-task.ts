@@ -1,11 +1,15 @@
 import type { PgBoss } from 'pg-boss';
 import { v7 as uuidv7 } from 'uuid';
 import { inTransaction, type Sql, type Tx } from '../db.ts';
+import { announceTasks } from '../events/announce.ts';
+import { MODES } from '../modes.ts';
 import { headPriority, insertJobs, type JobLimits } from '../queue.ts';
 import { notifyWake } from '../wake.ts';
 import { analyzeAfterInsert } from './analyze.ts';
+import { countChanges } from './count-changes.ts';
 import { deleteJobs } from './end-results.ts';
-import type { TaskLimits } from './task.ts';
+import type { TaskLimits, TaskModeName } from './task.ts';
+import type { TaskMode } from './task-mode.ts';
 
 export type RetryRequest = {
   taskId: string;
@@ -35,32 +39,38 @@ export async function retryTask(
   jobLimits: JobLimits,
 ): Promise<RetryOutcome> {
   const { taskId, resultIds, limits } = request;
+  let mode: TaskMode | undefined;
   const outcome = await inTransaction(sql, async (tx): Promise<RetryOutcome> => {
-    const known = await tx`
-      select 1
+    const [task] = await tx<{ mode: TaskModeName }[]>`
+      select mode
       from asl_schema.extraction_task
       where id = ${taskId}::uuid
       for update`;
-    if (known.length === 0) return { outcome: 'unknown' };
+    if (task === undefined) return { outcome: 'unknown' };
+    mode = MODES[task.mode];
     if (resultIds !== undefined) {
       const strangers = await findStrangers(tx, taskId, resultIds);
       if (strangers !== undefined) return strangers;
     }
     const retried = await putBack(tx, taskId, resultIds);
-    if (retried.length === 0) return { outcome: 'retried', retried: 0 };
+    const resumed = resultIds === undefined && (await mode.resume(tx, boss, taskId, jobLimits));
+    if (retried.length === 0 && !resumed) return { outcome: 'retried', retried: 0 };
     // A result that a sweep has ended may have left a live job behind, which would keep the new one of its key out.
-    await deleteJobs(
-      tx,
-      boss,
-      retried.map((result) => result.oldJobId),
-    );
-    const head = await headPriority(tx);
-    await insertJobs(
-      boss,
-      tx,
-      retried.map(({ resultId, jobId }, position) => ({ taskId, resultId, jobId, priority: head - position })),
-      jobLimits,
-    );
+    const oldJobIds = retried.map((result) => result.oldJobId);
+    await deleteJobs(tx, boss, mode.queue, oldJobIds);
+    const head = await headPriority(tx, mode.queue);
+    const jobs = retried.map(({ resultId, jobId }, position) => ({
+      taskId,
+      resultId,
+      jobId,
+      priority: head - position,
+    }));
+    await insertJobs(boss, tx, mode.queue, jobs, jobLimits);
+    const were = (status: Retried['status']) => retried.filter((result) => result.status === status);
+    await mode.count(tx, [
+      ...countChanges(were('error'), 'failed', -1),
+      ...countChanges(were('cancelled'), 'cancelled', -1),
+    ]);
     await tx`
       update asl_schema.extraction_task
       set status = 'processing',
@@ -71,19 +81,18 @@ export async function retryTask(
           max_failed_percent = ${limits.maxFailedPercent}
       where id = ${taskId}::uuid`;
     await notifyWake(tx, 'asl_jobs');
+    await announceTasks(tx, [taskId]);
     return { outcome: 'retried', retried: retried.length };
   });
-  if (outcome.outcome === 'retried') analyzeAfterInsert(sql, boss, outcome.retried);
+  if (outcome.outcome === 'retried' && mode) analyzeAfterInsert(sql, boss, mode.queue, outcome.retried);
   return outcome;
 }
 
-async function putBack(
-  tx: Tx,
-  taskId: string,
-  resultIds: readonly string[] | undefined,
-): Promise<{ resultId: string; jobId: string; oldJobId: string }[]> {
-  const failed = await tx<{ resultId: string; oldJobId: string }[]>`
-    select id as "resultId", job_id as "oldJobId"
+type Retried = { taskId: string; resultId: string; status: 'error' | 'cancelled'; oldJobId: string; jobId: string };
+
+async function putBack(tx: Tx, taskId: string, resultIds: readonly string[] | undefined): Promise<Retried[]> {
+  const failed = await tx<Omit<Retried, 'jobId'>[]>`
+    select task_id as "taskId", id as "resultId", status, job_id as "oldJobId"
     from asl_schema.extraction_result
     where task_id = ${taskId}::uuid
       and status in ('error', 'cancelled')

@@ -1,8 +1,11 @@
 import type { PgBoss } from 'pg-boss';
 import { v7 as uuidv7 } from 'uuid';
 import { inTransaction, type Sql, type Tx } from '../db.ts';
-import { EXTRACT_QUEUE, type HeldJob, insertJobs, type JobLimits, on } from '../queue.ts';
+import { type HeldJob, insertJobs, type Job, type JobLimits, on } from '../queue.ts';
 import { storableJson, storableMessage } from '../storable.ts';
+import { countChanges } from './count-changes.ts';
+import { SCATTER } from './scatter.ts';
+import type { Counting } from './task-mode.ts';
 
 /** How an attempt ended, as its worker saw it. */
 export type Ending =
@@ -31,108 +34,194 @@ export type Settlement = {
 };
 
 /**
- * Ends an attempt: the result's row, its history, the job that delivered it and the job of the next attempt are one
- * transaction, so a crash at any moment leaves either an attempt that is still to be settled or one that is.
+ * Ends an attempt: the result's row, its history, the job that delivered it, the job of the next attempt and the count, where
+ * its mode keeps one, are one transaction, so a crash at any moment leaves either an attempt that is still to be settled or one
+ * that is.
  *
  * Also the `stale` outcome completes the delivery: the call is fenced by the job's id and retry count, so it can only end
- * this worker's own.
+ * this worker's own. Waits for whoever holds the row.
  */
 export async function settleResult(
   sql: Sql,
   boss: PgBoss,
   settlement: Settlement,
   limits: JobLimits,
+  mode: Counting = SCATTER,
 ): Promise<SettleOutcome> {
-  const { taskId, resultId, job, ending } = settlement;
-  const nextJobId = uuidv7();
-  return await inTransaction(sql, async (tx) => {
-    const outcome = await writeEnding(tx, settlement, nextJobId, limits.maxAttempts);
-    await boss.complete(EXTRACT_QUEUE, { id: job.id, retryCount: job.retryCount }, null, on(tx));
-    if (outcome === 'pending') {
-      const delayMs = 'delayMs' in ending ? ending.delayMs : 0;
-      // The old job of the key has just ended in this transaction, so the exclusive queue takes the new one.
-      await insertJobs(boss, tx, [{ taskId, resultId, jobId: nextJobId, delayMs }], limits);
-    }
-    return outcome;
-  });
+  const [outcome] = await settle(sql, boss, [encodeSettlement(settlement)], limits, { mode, wait: true });
+  if (outcome === undefined || outcome === 'locked') throw new Error('a settle that waits has an outcome');
+  return outcome;
 }
 
 /**
- * The fence: the row changes only while it is `extracting` under this very attempt. A worker that was stopped, swept,
- * cancelled or overtaken finds zero rows, which is the outcome `stale` and no error. Rides on the primary key.
+ * The same for attempts at several results of one task, in one transaction; answers by position. Each has an outcome of its
+ * own. A row that somebody else holds at this moment is `locked`: nothing was done with it, and the others did not wait. Values
+ * that PostgreSQL refuses make the whole statement fail: then each must be settled for itself.
  */
-async function writeEnding(
+export async function settleResults(
+  sql: Sql,
+  boss: PgBoss,
+  settlements: readonly EncodedSettlement[],
+  limits: JobLimits,
+  mode: Counting,
+): Promise<(SettleOutcome | 'locked')[]> {
+  return await settle(sql, boss, settlements, limits, { mode, wait: false });
+}
+
+/** A settlement whose ending is written out as JSON, so that what can't be is found before it meets any other. */
+export type EncodedSettlement = Settlement & { nextJobId: string; row: string };
+
+/** @throws RangeError, TypeError when the data can't be written as JSON: a circle, a depth beyond the stack */
+export function encodeSettlement(settlement: Settlement): EncodedSettlement {
+  const { resultId, attempt, ending } = settlement;
+  const nextJobId = uuidv7();
+  const row = JSON.stringify({
+    result_id: resultId,
+    attempt,
+    kind: ending.kind,
+    spent: ending.kind === 'error' || ending.kind === 'retry' ? 1 : 0,
+    ...(ending.kind === 'completed'
+      ? { data: storableJson(ending.data) }
+      : { code: ending.code, message: storableMessage(ending.message) }),
+    ...(ending.usage === undefined ? {} : { usage: storableJson(ending.usage) }),
+    next_job_id: nextJobId,
+  });
+  return { ...settlement, nextJobId, row };
+}
+
+async function settle(
+  sql: Sql,
+  boss: PgBoss,
+  settlements: readonly EncodedSettlement[],
+  limits: JobLimits,
+  { mode, wait }: { mode: Counting; wait: boolean },
+): Promise<(SettleOutcome | 'locked')[]> {
+  return await inTransaction(sql, async (tx) => {
+    const written = await writeEndings(tx, settlements, limits.maxAttempts, wait);
+    const outcomes = settlements.map(({ resultId }) => {
+      const outcome = written.get(resultId) ?? 'stale';
+      // Who has waited for a row and then not got it has lost it to whom it waited for.
+      return wait && outcome === 'locked' ? 'stale' : outcome;
+    });
+    const done = settlements.filter((_, i) => outcomes[i] !== 'locked');
+    if (done.length === 0) return outcomes;
+    const ended = done.map(({ job: { id, retryCount } }) => ({ id, retryCount }));
+    await boss.complete(mode.queue, ended, null, on(tx));
+    const next = settlements.filter((_, i) => outcomes[i] === 'pending');
+    // The old job of each key has just ended in this transaction, so the exclusive queue takes the new one.
+    if (next.length > 0) await insertJobs(boss, tx, mode.queue, next.map(toNextJob), limits);
+    const as = (status: SettleOutcome) => settlements.filter((_, i) => outcomes[i] === status);
+    await mode.count(tx, [...countChanges(as('completed'), 'success'), ...countChanges(as('error'), 'failed')]);
+    return outcomes;
+  });
+}
+
+function toNextJob({ taskId, resultId, nextJobId, ending }: EncodedSettlement): Job {
+  return { taskId, resultId, jobId: nextJobId, delayMs: 'delayMs' in ending ? ending.delayMs : 0 };
+}
+
+/**
+ * The fence: a row changes only while it is `extracting` under this very attempt. A worker that was stopped, swept, cancelled
+ * or overtaken finds zero rows, which is the outcome `stale` and no error. A row that was passed by is told from a stale one by
+ * the snapshot, in which it could be settled. Rides on the primary key.
+ */
+async function writeEndings(
   tx: Tx,
-  settlement: Settlement,
-  nextJobId: string,
+  settlements: readonly EncodedSettlement[],
   maxAttempts: number,
-): Promise<SettleOutcome> {
-  const { taskId, resultId, attempt, ending } = settlement;
-  const spent = ending.kind === 'error' || ending.kind === 'retry' ? 1 : 0;
-  const data = ending.kind === 'completed' ? tx.json(storableJson(ending.data)) : null;
-  const usage = ending.usage === undefined ? null : tx.json(storableJson(ending.usage));
-  const code = ending.kind === 'completed' ? null : ending.code;
-  const message = ending.kind === 'completed' ? null : storableMessage(ending.message);
-  const [settled] = await tx<{ status: Exclude<SettleOutcome, 'stale'> }[]>`
-    with fenced as (
+  wait: boolean,
+): Promise<Map<string, Exclude<SettleOutcome, 'stale'> | 'locked'>> {
+  const taskId = settlements[0]?.taskId ?? null;
+  // As text: a parameter of a JSON type would be encoded once more by the driver. And json, not jsonb, which would bring the
+  // fields of a result into an order of its own.
+  const rows = `[${settlements.map(({ row }) => row).join(',')}]`;
+  const written = await tx<{ resultId: string; status: Exclude<SettleOutcome, 'stale'> | 'locked' }[]>`
+    with told as materialized (
+      select t.result_id, t.attempt, t.kind, t.spent, t.code, t.message, t.data, t.usage, t.next_job_id
+      from json_to_recordset(${rows}::text::json) as t (
+        result_id uuid, attempt integer, kind text, spent integer, code text, message text, data json, usage jsonb,
+        next_job_id uuid
+      )
+    ),
+    seen as (
+      select r.id
+      from told
+      join asl_schema.extraction_result r on r.id = told.result_id
+      where r.task_id = ${taskId}::uuid
+        and r.status = 'extracting'
+        and r.attempt = told.attempt
+    ),
+    fenced as (
       select
-        task_id,
-        id,
+        r.task_id,
+        r.id,
+        told.attempt,
+        told.kind,
+        told.spent,
+        told.code,
+        told.message,
+        told.data,
+        told.usage,
+        told.next_job_id,
         case
-          when ${ending.kind}::text in ('completed', 'error') then ${ending.kind}::text
-          when ${ending.kind}::text = 'retry' and failed_attempts + 1 >= ${maxAttempts} then 'error'
+          when told.kind in ('completed', 'error') then told.kind
+          when told.kind = 'retry' and r.failed_attempts + 1 >= ${maxAttempts} then 'error'
           else 'pending'
         end as status
-      from asl_schema.extraction_result
-      where task_id = ${taskId}::uuid
-        and id = ${resultId}::uuid
-        and status = 'extracting'
-        and attempt = ${attempt}
-      for update
+      from told
+      join asl_schema.extraction_result r on r.id = told.result_id
+      where r.task_id = ${taskId}::uuid
+        and r.status = 'extracting'
+        and r.attempt = told.attempt
+      order by r.id
+      for update of r ${wait ? tx`` : tx`skip locked`}
     ),
     recorded as (
       update asl_schema.extraction_attempt a
-      set outcome = case when fenced.status = 'pending' then ${ending.kind}::text else fenced.status end,
+      set outcome = case when fenced.status = 'pending' then fenced.kind else fenced.status end,
           finished_at = now(),
-          error_code = ${code},
-          error_message = ${message},
-          usage = ${usage}
+          error_code = fenced.code,
+          error_message = fenced.message,
+          usage = fenced.usage
       from fenced
       where a.task_id = fenced.task_id
         and a.result_id = fenced.id
-        and a.attempt = ${attempt}
+        and a.attempt = fenced.attempt
         and a.outcome is null
+    ),
+    settled as (
+      update asl_schema.extraction_result r
+      set status = fenced.status,
+          failed_attempts = r.failed_attempts + fenced.spent,
+          job_id = case when fenced.status = 'pending' then fenced.next_job_id else r.job_id end,
+          delivery = null,
+          extracted_data = fenced.data,
+          -- Summed over the attempts, key by key: what failed has been paid for too.
+          usage = case
+            when fenced.usage is null then r.usage
+            else (
+              select jsonb_object_agg(key, total)
+              from (
+                select key, sum(value::numeric) as total
+                from (
+                  select key, value from jsonb_each_text(coalesce(r.usage, '{}'))
+                  union all
+                  select key, value from jsonb_each_text(fenced.usage)
+                ) counts
+                group by key
+              ) totals
+            )
+          end,
+          error_code = case when fenced.status = 'error' then fenced.code end,
+          error_message = case when fenced.status = 'error' then fenced.message end,
+          finished_at = case when fenced.status = 'pending' then null else now() end,
+          updated_at = now()
+      from fenced
+      where r.task_id = fenced.task_id and r.id = fenced.id
+      returning r.id, r.status
     )
-    update asl_schema.extraction_result r
-    set status = fenced.status,
-        failed_attempts = r.failed_attempts + ${spent},
-        job_id = case when fenced.status = 'pending' then ${nextJobId}::uuid else r.job_id end,
-        delivery = null,
-        extracted_data = ${data},
-        -- Summed over the attempts: what failed has been paid for too.
-        usage = ${usage === null ? tx`r.usage` : sumUsage(tx, usage)},
-        error_code = case when fenced.status = 'error' then ${code}::text end,
-        error_message = case when fenced.status = 'error' then ${message}::text end,
-        finished_at = case when fenced.status = 'pending' then null else now() end,
-        updated_at = now()
-    from fenced
-    where r.task_id = fenced.task_id and r.id = fenced.id
-    returning r.status`;
-  return settled?.status ?? 'stale';
-}
-
-/** Adds the counts of this attempt to those of the result, key by key. */
-function sumUsage(tx: Tx, usage: ReturnType<Tx['json']>) {
-  return tx`(
-          select jsonb_object_agg(key, total)
-          from (
-            select key, sum(value::numeric) as total
-            from (
-              select key, value from jsonb_each_text(coalesce(r.usage, '{}'))
-              union all
-              select key, value from jsonb_each_text(${usage}::jsonb)
-            ) counts
-            group by key
-          ) totals
-        )`;
+    select id as "resultId", status from settled
+    union all
+    select id, 'locked' from seen where not exists (select 1 from fenced where fenced.id = seen.id)`;
+  return new Map(written.map(({ resultId, status }) => [resultId, status]));
 }

@@ -1,10 +1,14 @@
 import type { PgBoss } from 'pg-boss';
 import { inTransaction, type Sql, type Tx } from '../db.ts';
-import { EXTRACT_QUEUE } from '../queue.ts';
-import { closeTasks } from './close-tasks.ts';
+import { announceResults, announceTasks } from '../events/announce.ts';
+import { countChanges } from './count-changes.ts';
+import { SCATTER } from './scatter.ts';
 import { stopFailingTasks, stopOverdueTasks } from './stop-tasks.ts';
+import type { TaskMode } from './task-mode.ts';
 
 export type SweepOptions = {
+  /** Whose tasks. Default scatter. */
+  mode?: TaskMode;
   /** Least time between two full rounds, whichever processes run them. */
   intervalMs: number;
   /** An `extracting` row untouched for this long becomes an error. */
@@ -19,7 +23,7 @@ export type SweepCounts = {
   /** Results that ended as errors. */
   stale: number;
   lostJobs: number;
-  /** Tasks stopped by their deadline or by too many failures, and tasks closed. */
+  /** Tasks stopped by their deadline, by too many failures, or by a loss that nothing makes good; and tasks closed. */
   stopped: number;
   closed: number;
 };
@@ -34,27 +38,31 @@ export type SweepOutcome =
   | ({ outcome: 'not_due' | 'swept' /** Until the next full round. */; dueInMs: number } & SweepCounts);
 
 /**
- * One round of the aggregator over all open tasks: sweep what nobody will end any more, then close what has ended.
+ * One round of the aggregator over all open tasks of a mode: sweep what nobody will end any more, then close what has ended.
  *
  * The round is one transaction that holds the tick's row, so of any number of processes one does it, and a process that
  * dies in mid-round leaves nothing half done. Lock order, here and everywhere: tick, task, results by key, attempts, jobs.
  */
 export async function sweepTasks(sql: Sql, boss: PgBoss, options: SweepOptions): Promise<SweepOutcome> {
-  const { intervalMs, staleAfterMs, limit, sweeper } = options;
+  const { mode = SCATTER, intervalMs, staleAfterMs, limit, sweeper } = options;
   return await inTransaction(sql, async (tx) => {
     const [tick] = await tx<{ sinceMs: number }[]>`
       select (extract(epoch from now() - swept_at) * 1000)::float8 as "sinceMs"
       from asl_schema.aggregator_tick
+      where mode = ${mode.name}
       for update skip locked`;
     if (tick === undefined) return { outcome: 'busy' };
     const due = tick.sinceMs >= intervalMs;
-    const stale = due ? await sweepStaleResults(tx, { staleAfterMs, limit }) : 0;
-    const lostJobs = due ? await sweepLostJobs(tx, { limit, sweeper }) : 0;
-    const overdue = await stopOverdueTasks(tx, boss, { limit: TASKS_A_ROUND });
-    const failing = await stopFailingTasks(tx, boss, { limit: TASKS_A_ROUND });
-    const closed = await closeTasks(tx, { limit });
+    const stale = due ? await sweepStaleResults(tx, { mode, staleAfterMs, limit }) : 0;
+    const lostJobs = due ? await sweepLostJobs(tx, { mode, limit, sweeper }) : 0;
+    const lostTasks = due ? ((await mode.sweep?.(tx, boss, { limit: TASKS_A_ROUND })) ?? 0) : 0;
+    const overdue = await stopOverdueTasks(tx, boss, { mode, limit: TASKS_A_ROUND });
+    const failing = await stopFailingTasks(tx, boss, { mode, limit: TASKS_A_ROUND });
+    const closed = await mode.close(tx, { limit });
+    await announceTasks(tx, closed);
     const dueInMs = due ? intervalMs : intervalMs - tick.sinceMs;
-    return { outcome: due ? 'swept' : 'not_due', dueInMs, stale, lostJobs, stopped: overdue + failing, closed };
+    const counts = { stale, lostJobs, stopped: lostTasks + overdue + failing, closed: closed.length };
+    return { outcome: due ? 'swept' : 'not_due', dueInMs, ...counts };
   });
 }
 
@@ -71,15 +79,16 @@ const TASKS_A_ROUND = 10;
  */
 export async function sweepStaleResults(
   tx: Sql | Tx,
-  options: { staleAfterMs: number; limit: number },
+  options: { mode?: TaskMode; staleAfterMs: number; limit: number },
 ): Promise<number> {
-  const swept = await tx`
+  const { mode = SCATTER } = options;
+  const swept = await tx<Swept[]>`
     with stale as (
       select r.task_id, r.id, r.attempt
       from asl_schema.extraction_task t
       join asl_schema.extraction_result r on r.task_id = t.id
       where t.status = 'processing'
-        and t.mode = 'scatter'
+        and t.mode = ${mode.name}
         and r.status = 'extracting'
         and r.updated_at < now() - make_interval(secs => ${options.staleAfterMs / 1000})
       order by r.task_id, r.id
@@ -96,8 +105,10 @@ export async function sweepStaleResults(
         finished_at = now(),
         updated_at = now()
     from stale
-    where r.task_id = stale.task_id and r.id = stale.id`;
-  return swept.count;
+    where r.task_id = stale.task_id and r.id = stale.id
+    returning r.task_id as "taskId", r.id as "resultId", r.attempt, r.error_code as code`;
+  await tellSwept(tx, mode, swept);
+  return swept.length;
 }
 
 /**
@@ -111,8 +122,12 @@ export async function sweepStaleResults(
  * `extracting` rows are few and examined in every round. `pending` rows may be a million: a round examines the next `limit`
  * of them in key order, from where the last one stopped, so each is seen in bounded time and a round stays short.
  */
-export async function sweepLostJobs(tx: Sql | Tx, options: { limit: number; sweeper: string }): Promise<number> {
-  const [round] = await tx<{ lost: number }[]>`
+export async function sweepLostJobs(
+  tx: Sql | Tx,
+  options: { mode?: TaskMode; limit: number; sweeper: string },
+): Promise<number> {
+  const { mode = SCATTER } = options;
+  const lost = await tx<Swept[]>`
     with page as materialized (
       select t.id as task_id, waiting.id, waiting.status, waiting.attempt, waiting.job_id
       from asl_schema.extraction_task t
@@ -125,10 +140,11 @@ export async function sweepLostJobs(tx: Sql | Tx, options: { limit: number; swee
         order by r.id
         limit ${options.limit}
       ) waiting
-      where t.status = 'processing'
-        and t.mode = 'scatter'
+      where tick.mode = ${mode.name}
+        and t.status = 'processing'
+        and t.mode = ${mode.name}
         -- As a subquery, so that the index of open tasks is entered at the cursor and not walked up to it.
-        and t.id >= (select cursor_task_id from asl_schema.aggregator_tick)
+        and t.id >= (select cursor_task_id from asl_schema.aggregator_tick where mode = ${mode.name})
       order by t.id, waiting.id
       limit ${options.limit}
     ),
@@ -145,6 +161,7 @@ export async function sweepLostJobs(tx: Sql | Tx, options: { limit: number; swee
           (select task_id from page order by task_id desc, id desc limit 1) as task_id,
           (select id from page order by task_id desc, id desc limit 1) as id
       ) page
+      where aggregator_tick.mode = ${mode.name}
     ),
     examined as (
       select task_id, id, status, attempt, job_id
@@ -155,7 +172,7 @@ export async function sweepLostJobs(tx: Sql | Tx, options: { limit: number; swee
       from asl_schema.extraction_task t
       join asl_schema.extraction_result r on r.task_id = t.id
       where t.status = 'processing'
-        and t.mode = 'scatter'
+        and t.mode = ${mode.name}
         and r.status = 'extracting'
     ),
     lost as (
@@ -170,7 +187,7 @@ export async function sweepLostJobs(tx: Sql | Tx, options: { limit: number; swee
       where not exists (
         select 1
         from pgboss.job j
-        where j.name = ${EXTRACT_QUEUE}
+        where j.name = ${mode.queue}
           and j.id = e.job_id
           and j.state in ('created', 'retry', 'active')
       )
@@ -190,10 +207,23 @@ export async function sweepLostJobs(tx: Sql | Tx, options: { limit: number; swee
           updated_at = now()
       from lost
       where r.task_id = lost.task_id and r.id = lost.id
-      returning 1
+      returning r.task_id as "taskId", r.id as "resultId", r.attempt, r.error_code as code
     )
-    select count(*)::int as lost from ended`;
-  return round?.lost ?? 0;
+    select "taskId", "resultId", attempt, code from ended`;
+  await tellSwept(tx, mode, lost);
+  return lost.length;
+}
+
+type Swept = { taskId: string; resultId: string; attempt: number; code: string };
+
+/** Counts what a sweep has ended, and lets those see it who look on. */
+async function tellSwept(tx: Sql | Tx, mode: TaskMode, swept: readonly Swept[]): Promise<void> {
+  if (swept.length === 0) return;
+  await mode.count(tx as Tx, countChanges(swept, 'failed'));
+  await announceResults(
+    tx,
+    swept.map((result) => ({ type: 'result', status: 'error', ...result })),
+  );
 }
 
 const NIL = '00000000-0000-0000-0000-000000000000';

@@ -1,5 +1,6 @@
 import type { Sql, Tx } from '../db.ts';
 import type { Progress, ResultStatus, StatusReason, TaskStatus } from './task.ts';
+import type { TaskState } from './task-mode.ts';
 
 type Group = {
   taskStatus: TaskStatus;
@@ -15,10 +16,7 @@ type Group = {
  *
  * Rides on (task_id, status): an index-only scan over one task's rows, whatever else the table holds.
  */
-export async function taskProgress(
-  sql: Sql | Tx,
-  taskId: string,
-): Promise<{ status: TaskStatus; statusReason: StatusReason | null; progress: Progress } | undefined> {
+export async function taskProgress(sql: Sql | Tx, taskId: string): Promise<TaskState | undefined> {
   const groups = await sql<Group[]>`
     select
       t.status as "taskStatus",

@@ -3,6 +3,10 @@
 export const TASK_STATUSES = ['processing', 'completed', 'cancelled', 'failed'] as const;
 export type TaskStatus = (typeof TASK_STATUSES)[number];
 
+/** How the results of a task come to be, and who counts them; see scatter.ts here and fanout.ts in src/fanout. */
+export const TASK_MODES = ['scatter', 'fanout'] as const;
+export type TaskModeName = (typeof TASK_MODES)[number];
+
 export const RESULT_STATUSES = ['pending', 'extracting', 'completed', 'error', 'cancelled'] as const;
 export type ResultStatus = (typeof RESULT_STATUSES)[number];
 
@@ -19,17 +23,26 @@ export type TaskLimits = {
 export const NO_LIMITS: TaskLimits = { deadlineAt: null, maxFailedCount: null, maxFailedPercent: null };
 
 /** Why a task ended otherwise than by its last result. */
-export type StatusReason = 'cancelled_by_user' | 'failure_threshold' | 'deadline_exceeded';
+export type StatusReason =
+  | 'cancelled_by_user'
+  | 'failure_threshold'
+  | 'deadline_exceeded'
+  /** Fan-out: its results could not be made, or not all of them. */
+  | 'expansion_failed'
+  | 'too_many_documents'
+  /** Fan-out: nothing moved for hours, and nothing was left that could. */
+  | 'no_progress';
 
 export type Task = TaskLimits & {
   taskId: string;
   projectId: string;
   templateId: string;
   templateVersion: number;
-  mode: 'scatter' | 'fanout';
+  mode: TaskModeName;
   status: TaskStatus;
   statusReason: StatusReason | null;
-  totalCount: number;
+  /** Null as long as it is not known: a whole project in fan-out mode, until its documents have been gone through. */
+  totalCount: number | null;
   createdAt: Date;
   completedAt: Date | null;
 };

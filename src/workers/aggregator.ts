@@ -3,8 +3,11 @@ import type { Sql } from '../db.ts';
 import type { Logger } from '../log.ts';
 import { type Loop, startLoop } from '../loop.ts';
 import { sweepTasks } from '../tasks/sweep-tasks.ts';
+import type { TaskMode } from '../tasks/task-mode.ts';
 
 export type AggregatorDeps = {
+  /** Whose tasks it looks after. */
+  mode: TaskMode;
   sql: Sql;
   boss: PgBoss;
   intervalMs: number;
@@ -20,21 +23,22 @@ const ROUND_LIMIT = 5000;
 const MIN_INTERVAL_MS = 250;
 
 /**
- * Runs the aggregator's rounds: every `intervalMs` over all processes together, which is the guarantee, and soon after a
+ * Runs the aggregator's rounds over the tasks of one mode: every `intervalMs` over all processes together, which is the guarantee, and soon after a
  * wake, which is a courtesy. A round that changed nothing logs nothing.
  *
  * A round looks at every open task. With tens of thousands of them it takes a tenth of a second; woken rounds then keep a
  * distance of four times that, so closing early never costs more than a fifth of one connection.
  */
 export function startAggregator(deps: AggregatorDeps): Loop {
-  const { sql, boss, intervalMs, staleAfterMs, log } = deps;
+  const { mode, sql, boss, intervalMs, staleAfterMs, worker: sweeper } = deps;
+  const log = deps.log.child({ mode: mode.name });
   let busySince: number | undefined;
   let notBefore = 0;
 
   const step = async (): Promise<number> => {
     const startedAt = performance.now();
     if (startedAt < notBefore) return notBefore - startedAt;
-    const round = await sweepTasks(sql, boss, { intervalMs, staleAfterMs, limit: ROUND_LIMIT, sweeper: deps.worker });
+    const round = await sweepTasks(sql, boss, { mode, intervalMs, staleAfterMs, limit: ROUND_LIMIT, sweeper });
     notBefore = performance.now() + 4 * (performance.now() - startedAt);
     if (round.outcome === 'busy') {
       // Another process is in its round: it may have looked before the settle that woke this one.
@@ -47,7 +51,7 @@ export function startAggregator(deps: AggregatorDeps): Loop {
     busySince = undefined;
     const { stale, lostJobs, stopped, closed, dueInMs } = round;
     if (stale + lostJobs > 0) log.warn('results swept', { stale, lostJobs });
-    if (stopped > 0) log.warn('tasks stopped by their limits', { stopped });
+    if (stopped > 0) log.warn('tasks stopped before their end', { stopped });
     if (closed > 0) log.info('tasks closed', { closed });
     return dueInMs;
   };

@@ -1,15 +1,24 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Job } from 'pg-boss';
+import type { Job, PgBoss } from 'pg-boss';
 import { validate as isUuid, NIL } from 'uuid';
 import { isDatabaseAway } from '../db.ts';
+import { withLogEvents } from '../events/log-events.ts';
+import type { TaskEvent } from '../events/task-event.ts';
 import { describeError, type Logger } from '../log.ts';
 import { type Loop, startLoop } from '../loop.ts';
-import { EXTRACT_QUEUE, type ExtractJob, on, touchJobs } from '../queue.ts';
+import { type ExtractJob, type JobLimits, on, touchJobs } from '../queue.ts';
 import { checkClaims } from '../tasks/check-claims.ts';
 import { type Claim, type ClaimOutcome, claimResults, type Delivery } from '../tasks/claim-results.ts';
-import { type AttemptDeps, runAttempt, type StopReason } from './run-attempt.ts';
+import { SCATTER } from '../tasks/scatter.ts';
+import type { Counting } from '../tasks/task-mode.ts';
+import { type AttemptDeps, runAttempt, type Settle, type StopReason } from './run-attempt.ts';
+import { createSettler } from './settler.ts';
 
 export type ConsumerDeps = AttemptDeps & {
+  boss: PgBoss;
+  limits: JobLimits;
+  /** Whose queues it takes from, in turn. Default scatter. */
+  modes?: readonly Counting[];
   /** How many results this process extracts at a time. */
   slots: number;
   /** How long an empty queue is left alone when nobody says that there is work. */
@@ -19,6 +28,8 @@ export type ConsumerDeps = AttemptDeps & {
   log: Logger;
   /** Called when a result has reached a terminal state. */
   onSettled: () => void;
+  /** Told what becomes of each result, for those who look on. */
+  publish?: (event: TaskEvent) => void;
 };
 
 export type Consumer = {
@@ -36,7 +47,16 @@ export type Consumer = {
 /** The longest that handing back takes at a stop. */
 const HAND_BACK_MS = 5000;
 
-type Held = { job: Job<ExtractJob>; claim: Claim; stop: AbortController; done: Promise<void> };
+/** One mode's queue, and what this process knows of it. */
+type Lane = {
+  mode: Counting;
+  settle: Settle;
+  /** The last fetch was full, or nobody has looked since there was word of more: a free slot need not wait for a poll. */
+  mayHoldMore: boolean;
+};
+
+type Exhausted = Extract<ClaimOutcome, { outcome: 'exhausted' }>;
+type Held = { lane: Lane; job: Job<ExtractJob>; claim: Claim; stop: AbortController; done: Promise<void> };
 
 /** A lock on a row belongs to a statement that is over in milliseconds, or to a process that froze: two seconds tell. */
 const LOCKED_WAIT_MS = 100;
@@ -57,47 +77,67 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
   const held = new Map<string, Held>();
   /** Deliveries whose rows somebody else holds at the moment. */
   const locked = new Set<Promise<void>>();
-  const { sql, boss, slots, log } = deps;
+  const { sql, boss, limits, slots, log, publish = () => {} } = deps;
+  const lanes = (deps.modes ?? [SCATTER]).map((mode): Lane => {
+    return { mode, settle: createSettler({ sql, boss, limits, mode }), mayHoldMore: true };
+  });
   let stopping = false;
-  /** The last fetch was full: the queue may hold more, so a free slot need not wait for a poll or a word. */
-  let mayHoldMore = false;
+  /** There was word of work, or it is time for a look: every queue may hold something until it was looked at. */
+  let lookEverywhere = true;
+  let lookedAt = 0;
+
+  const mayHoldMore = (): boolean => lanes.some((lane) => lane.mayHoldMore);
 
   const fill = async (): Promise<undefined> => {
+    if (lookEverywhere || performance.now() - lookedAt >= deps.pollIntervalMs) {
+      lookEverywhere = false;
+      lookedAt = performance.now();
+      for (const lane of lanes) lane.mayHoldMore = true;
+    }
     for (;;) {
       const free = slots - held.size - locked.size;
-      if (stopping || free === 0) return;
-      const jobs = await boss.fetch<ExtractJob>(EXTRACT_QUEUE, { batchSize: free, ...on(sql) });
-      mayHoldMore = jobs.length === free;
-      if (jobs.length === 0) return;
-      await begin(jobs);
-      if (!mayHoldMore) return;
+      const [lane, other] = lanes.filter(({ mayHoldMore }) => mayHoldMore);
+      if (stopping || free === 0 || lane === undefined) return;
+      // Half for the one and half for the other, and who was asked last is asked first the next time.
+      const batchSize = other === undefined ? free : Math.ceil(free / 2);
+      lanes.push(...lanes.splice(lanes.indexOf(lane), 1));
+      const jobs = await boss.fetch<ExtractJob>(lane.mode.queue, { batchSize, ...on(sql) });
+      lane.mayHoldMore = jobs.length === batchSize;
+      if (jobs.length > 0) await begin(lane, jobs);
     }
   };
 
-  const begin = async (jobs: Job<ExtractJob>[]): Promise<void> => {
-    const outcomes = await claim(deps, jobs);
+  const begin = async (lane: Lane, jobs: Job<ExtractJob>[]): Promise<void> => {
+    const outcomes = await claim(deps, lane, jobs);
     const idle: Job<ExtractJob>[] = [];
     jobs.forEach((job, i) => {
       const outcome = outcomes[i];
-      if (outcome?.outcome === 'claimed') hold(job, outcome);
-      else if (outcome?.outcome === 'locked') claimLater(job);
+      if (outcome?.outcome === 'exhausted') tellExhausted(outcome);
+      if (outcome?.outcome === 'claimed') hold(lane, job, outcome);
+      else if (outcome?.outcome === 'locked') claimLater(lane, job);
       else if (outcome !== undefined) idle.push(job);
     });
     if (idle.length === 0) return;
     // Deliveries with nothing to do. Should this fail, they come again, and are phantoms again.
-    await boss.complete(EXTRACT_QUEUE, idle, null, on(sql));
-    if (outcomes.some((outcome) => outcome?.outcome === 'exhausted')) deps.onSettled();
+    await boss.complete(lane.mode.queue, idle, null, on(sql));
+  };
+
+  const tellExhausted = ({ taskId, resultId, attempt }: Exhausted): void => {
+    publish({ type: 'result', taskId, resultId, status: 'error', attempt, code: 'worker_lost' });
+    deps.onSettled();
   };
 
   /** Asks again for a row that was locked; one that stays so is left to be delivered again. No other job waits for it. */
-  const claimLater = (job: Job<ExtractJob>): void => {
+  const claimLater = (lane: Lane, job: Job<ExtractJob>): void => {
     const ask = async (): Promise<void> => {
       for (let tries = 0; tries < LOCKED_TRIES && !stopping; tries++) {
         await sleep(LOCKED_WAIT_MS);
-        const [outcome] = await claim(deps, [job]);
+        const [outcome] = await claim(deps, lane, [job]);
         if (outcome?.outcome === 'locked') continue;
-        if (outcome?.outcome === 'claimed') hold(job, outcome);
-        else if (outcome !== undefined) await boss.complete(EXTRACT_QUEUE, job, null, on(sql));
+        if (outcome?.outcome === 'claimed') hold(lane, job, outcome);
+        if (outcome?.outcome === 'exhausted') tellExhausted(outcome);
+        if (outcome?.outcome !== 'claimed' && outcome !== undefined)
+          await boss.complete(lane.mode.queue, job, null, on(sql));
         return;
       }
     };
@@ -107,36 +147,43 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
       )
       .finally(() => {
         locked.delete(asking);
-        if (mayHoldMore) filling.wake();
+        if (mayHoldMore()) filling.wake();
       });
     locked.add(asking);
   };
 
-  const hold = (job: Job<ExtractJob>, claimed: Claim): void => {
+  const hold = (lane: Lane, job: Job<ExtractJob>, claimed: Claim): void => {
     const stop = new AbortController();
     const { taskId, resultId, attempt } = claimed;
-    const attemptLog = log.child({ taskId, resultId, attempt });
+    const about = { taskId, resultId, attempt };
+    const attemptLog = withLogEvents(log.child(about), about, publish);
+    publish({ type: 'result', ...about, status: 'extracting' });
     const run = async (): Promise<void> => {
       const startedAt = performance.now();
-      const outcome = await runAttempt(deps, claimed, job, stop.signal, attemptLog);
+      const outcome = await runAttempt({ ...deps, settle: lane.settle }, claimed, job, stop.signal, attemptLog);
       if (held.get(job.id) === entry) held.delete(job.id);
       attemptLog.debug('attempt ended', { outcome, ms: Math.round(performance.now() - startedAt) });
+      if (outcome === 'completed' || outcome === 'error' || outcome === 'pending') {
+        publish({ type: 'result', ...about, status: outcome });
+      }
       if (outcome === 'completed' || outcome === 'error') deps.onSettled();
-      if (mayHoldMore) filling.wake();
+      if (mayHoldMore()) filling.wake();
     };
     // A delivery of ours that lapsed may come back to ourselves: the attempt before has lost its result to this one.
     held.get(job.id)?.stop.abort('claim_lost' satisfies StopReason);
-    const entry: Held = { job, claim: claimed, stop, done: run() };
+    const entry: Held = { lane, job, claim: claimed, stop, done: run() };
     held.set(job.id, entry);
   };
 
-  /** One statement for all held jobs. A job that it does not find any more has been given to another worker, or ended. */
+  /** One statement for all held jobs of a queue. A job that it does not find any more has been given to another, or ended. */
   const beat = async (): Promise<undefined> => {
-    const before = [...held.values()];
-    if (before.length === 0) return;
-    const jobs = before.map(({ job }) => job);
-    const alive = await touchJobs(boss, sql, jobs);
-    giveUp(before.filter(({ job }) => !alive.has(job.id)));
+    for (const lane of [...lanes]) {
+      const before = [...held.values()].filter((one) => one.lane === lane);
+      if (before.length === 0) continue;
+      const jobs = before.map(({ job }) => job);
+      const alive = await touchJobs(boss, sql, lane.mode.queue, jobs);
+      giveUp(before.filter(({ job }) => !alive.has(job.id)));
+    }
   };
 
   /** One statement for all held results: a cancel, a deadline or a sweep on any process has taken away what it lacks. */
@@ -164,7 +211,10 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
   const watching: Loop = startLoop({ name: 'watching claims', intervalMs: WATCH_MS, step: watch, log });
 
   return {
-    wake: () => filling.wake(),
+    wake() {
+      lookEverywhere = true;
+      filling.wake();
+    },
     check: () => watching.wake(),
     async stop(graceMs) {
       stopping = true;
@@ -184,10 +234,14 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
  * Claims a fetched batch in one statement; answers by position. Should one row make the statement fail, the others must not
  * suffer: then each is claimed for itself, and one that fails again has no outcome and is left to be delivered again.
  */
-async function claim(deps: ConsumerDeps, jobs: readonly Job<ExtractJob>[]): Promise<(ClaimOutcome | undefined)[]> {
+async function claim(
+  deps: ConsumerDeps,
+  { mode }: Lane,
+  jobs: readonly Job<ExtractJob>[],
+): Promise<(ClaimOutcome | undefined)[]> {
   const { sql, worker, log } = deps;
   const { maxAttempts } = deps.limits;
-  const claimAll = (deliveries: Delivery[]) => claimResults(sql, { deliveries, worker, maxAttempts });
+  const claimAll = (deliveries: Delivery[]) => claimResults(sql, { deliveries, worker, maxAttempts, mode });
   const deliveries = jobs.map(toDelivery);
   try {
     return await claimAll(deliveries);

@@ -1,13 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { PgBoss } from 'pg-boss';
 import { isDatabaseAway, isRefusedValue, isWorthAnotherTry, type Sql } from '../db.ts';
 import { readContent } from '../documents/document-store.ts';
 import { permanent, toExtractionError } from '../errors.ts';
 import type { ExtractionEngine, Usage } from '../extraction/engine.ts';
 import { describeError, type Logger } from '../log.ts';
-import type { HeldJob, JobLimits } from '../queue.ts';
+import type { HeldJob } from '../queue.ts';
 import type { Claim } from '../tasks/claim-results.ts';
-import { type Ending, type SettleOutcome, settleResult } from '../tasks/settle-result.ts';
+import type { Ending, Settlement, SettleOutcome } from '../tasks/settle-result.ts';
 import { getTemplate } from '../templates/template-store.ts';
 import { backoffMs } from './backoff.ts';
 import { startTimeLimit } from './time-limit.ts';
@@ -17,13 +16,14 @@ export type StopReason = 'claim_lost' | 'shutdown';
 
 export type AttemptDeps = {
   sql: Sql;
-  boss: PgBoss;
   engine: ExtractionEngine;
-  limits: JobLimits;
   extractionTimeoutMs: number;
   retryDelayMs: number;
   retryDelayMaxMs: number;
 };
+
+/** Writes how an attempt ended; see settle-result.ts. */
+export type Settle = (settlement: Settlement) => Promise<SettleOutcome>;
 
 /**
  * One attempt at one result, from the claim to the settle. Never throws: what can't be settled is logged, and the heartbeat
@@ -32,7 +32,7 @@ export type AttemptDeps = {
  * @param stop fires with a StopReason
  */
 export async function runAttempt(
-  deps: AttemptDeps,
+  deps: AttemptDeps & { settle: Settle },
   claim: Claim,
   job: HeldJob,
   stop: AbortSignal,
@@ -40,7 +40,8 @@ export async function runAttempt(
 ): Promise<SettleOutcome | 'abandoned'> {
   const ending = await extract(deps, claim, stop, log);
   if (ending === undefined) return 'abandoned';
-  return await settle(deps, claim, job, ending, stop, log);
+  const { taskId, resultId, attempt } = claim;
+  return await settlePatiently(deps.settle, { taskId, resultId, attempt, job, ending }, stop, log);
 }
 
 /** How the extraction ended, or undefined if the claim was lost meanwhile and there is nothing to say any more. */
@@ -128,24 +129,22 @@ const SETTLE_AT_STOP_MS = 2_000;
  * it; trying again is safe because the settle is fenced. Values that can't be stored, whoever tries, make the result an
  * error; any other trouble of the database is not the paper's fault.
  */
-async function settle(
-  deps: AttemptDeps,
-  claim: Claim,
-  job: HeldJob,
-  ending: Ending,
+async function settlePatiently(
+  settle: Settle,
+  settlement: Settlement,
   stop: AbortSignal,
   log: Logger,
 ): Promise<SettleOutcome | 'abandoned'> {
-  const { taskId, resultId, attempt } = claim;
   const startedAt = Date.now();
   for (let tries = 1; ; tries++) {
     try {
-      return await settleResult(deps.sql, deps.boss, { taskId, resultId, attempt, job, ending }, deps.limits);
+      return await settle(settlement);
     } catch (error) {
-      if (ending.kind === 'completed' && isUnstorable(error)) {
+      if (settlement.ending.kind === 'completed' && isUnstorable(error)) {
         log.error('extracted values could not be stored', { error: describeError(error) });
         const message = 'The extracted values could not be stored.';
-        return await settle(deps, claim, job, { kind: 'error', code: 'result_unstorable', message }, stop, log);
+        const ending: Ending = { kind: 'error', code: 'result_unstorable', message };
+        return await settlePatiently(settle, { ...settlement, ending }, stop, log);
       }
       const lost = stop.aborted && stop.reason === 'claim_lost';
       const patienceMs = stop.aborted ? SETTLE_AT_STOP_MS : SETTLE_FOR_MS;

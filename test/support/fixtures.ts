@@ -4,9 +4,11 @@ import type { PgBoss } from 'pg-boss';
 import { v7 as uuidv7 } from 'uuid';
 import type { Sql } from '../../src/db.ts';
 import { createLogger } from '../../src/log.ts';
-import { EXTRACT_QUEUE, type ExtractJob, type HeldJob, type JobLimits, on, startQueue } from '../../src/queue.ts';
+import { type ExtractJob, type HeldJob, type JobLimits, on, startQueue } from '../../src/queue.ts';
 import { type Claim, claimResults, type Delivery } from '../../src/tasks/claim-results.ts';
 import { createTask } from '../../src/tasks/create-task.ts';
+import { SCATTER } from '../../src/tasks/scatter.ts';
+import type { Counting } from '../../src/tasks/task-mode.ts';
 import { openTestDatabase, type TestDatabase } from './database.ts';
 
 /** The template that every migrated database has. */
@@ -16,7 +18,11 @@ export const limits: JobLimits = { jobExpirySeconds: 1800, heartbeatSeconds: 10,
 
 export const silent = createLogger({ level: 'error', write: () => {} });
 
-export type TestBench = TestDatabase & { boss: PgBoss };
+export type TestBench = TestDatabase & {
+  boss: PgBoss;
+  /** Whose results the helpers below take; default scatter. */
+  mode?: Counting;
+};
 
 /** A database of the file's own with a queue on it; nothing runs by itself. */
 export async function openTestBench(file: string): Promise<TestBench> {
@@ -86,8 +92,8 @@ export function withMethod<K extends 'insert' | 'complete'>(boss: PgBoss, name: 
 export type Fetched = { job: HeldJob; delivery: Delivery };
 
 /** Takes up to `count` jobs from the queue, as a worker does. */
-export async function fetchDeliveries({ sql, boss }: TestBench, count: number): Promise<Fetched[]> {
-  const jobs = await boss.fetch<ExtractJob>(EXTRACT_QUEUE, { batchSize: count, ...on(sql) });
+export async function fetchDeliveries({ sql, boss, mode = SCATTER }: TestBench, count: number): Promise<Fetched[]> {
+  const jobs = await boss.fetch<ExtractJob>(mode.queue, { batchSize: count, ...on(sql) });
   return jobs.map(({ id, retryCount, data }) => ({
     job: { id, retryCount },
     delivery: { ...data, jobId: id, delivery: retryCount },
@@ -100,7 +106,12 @@ export type HeldClaim = { job: HeldJob; claim: Claim };
 export async function takeResults(bench: TestBench, count: number, maxAttempts = 4): Promise<HeldClaim[]> {
   const fetched = await fetchDeliveries(bench, count);
   const deliveries = fetched.map(({ delivery }) => delivery);
-  const outcomes = await claimResults(bench.sql, { deliveries, worker: 'test', maxAttempts });
+  const outcomes = await claimResults(bench.sql, {
+    deliveries,
+    worker: 'test',
+    maxAttempts,
+    mode: bench.mode ?? SCATTER,
+  });
   const held = fetched.flatMap(({ job }, i) => {
     const outcome = outcomes[i];
     return outcome?.outcome === 'claimed' ? [{ job, claim: outcome }] : [];
@@ -117,11 +128,11 @@ export async function takeResult(bench: TestBench, maxAttempts = 4): Promise<Hel
 }
 
 /** Makes pg-boss see that the holder of a job has been silent for too long, and act on it. */
-export async function lapseHeartbeat({ sql, boss }: TestBench, jobId: string): Promise<void> {
+export async function lapseHeartbeat({ sql, boss, mode = SCATTER }: TestBench, jobId: string): Promise<void> {
   await sql`update pgboss.job set heartbeat_on = now() - interval '1 hour' where id = ${jobId}`;
   // The monitor looks at each queue once in a while: now.
-  await sql`update pgboss.queue set monitor_on = null, monitor_claim_on = null where name = ${EXTRACT_QUEUE}`;
-  await boss.supervise(EXTRACT_QUEUE);
+  await sql`update pgboss.queue set monitor_on = null, monitor_claim_on = null where name = ${mode.queue}`;
+  await boss.supervise(mode.queue);
 }
 
 /** The whole row of a result, and the history of its attempts, as the database has them. */

@@ -113,7 +113,7 @@ test('a paper that silences every worker ends as an error when its attempts are 
   assert.ok(fetched);
   const { taskId, resultId } = claim;
   assert.deepEqual(await claimResults(sql, { deliveries: [fetched.delivery], worker, maxAttempts: 2 }), [
-    { outcome: 'exhausted', taskId, resultId },
+    { outcome: 'exhausted', taskId, resultId, attempt: 2 },
   ]);
   const { row, attempts } = await readResult(sql, resultId);
   assert.deepEqual([row.status, row.error_code, row.attempt, row.failed_attempts], ['error', 'worker_lost', 2, 2]);

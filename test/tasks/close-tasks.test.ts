@@ -13,7 +13,8 @@ const bench = await openTestBench(import.meta.url);
 const { sql, boss } = bench;
 const gate = await openGate(bench);
 
-const close = (connection = sql) => inTransaction(connection, (tx) => closeTasks(tx, { limit: 10 }));
+const close = async (connection = sql) =>
+  (await inTransaction(connection, (tx) => closeTasks(tx, { limit: 10 }))).length;
 
 /** A task whose one result has failed, so that it could be closed. */
 async function makeComplete(): Promise<string> {

@@ -175,7 +175,7 @@ test('a settle waits for a sweep that holds its row, and is stale when that has 
       set status = 'error', error_code = 'extraction_stalled', finished_at = now()
       where id = ${held.claim.resultId}`;
     const settling = settle(held, { kind: 'completed', data: { late: true } });
-    await untilBlocked(sql, 'with fenced as');
+    await untilBlocked(sql, 'with told as');
     await sweep`commit`;
     assert.equal(await settling, 'stale');
   } finally {

@@ -63,7 +63,7 @@ export async function perform(ground: Ground, operation: Operation): Promise<Eve
     case 'beat': {
       const { held } = world.workers[operation.worker];
       const jobs = held.map(({ job }) => job);
-      return [{ event: 'beat', held: [...held], alive: await touchJobs(boss, sql, jobs) }];
+      return [{ event: 'beat', held: [...held], alive: await touchJobs(boss, sql, EXTRACT_QUEUE, jobs) }];
     }
     case 'lapse': {
       const jobId = await chooseJob(ground, operation.which, ['active']);

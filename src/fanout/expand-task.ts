@@ -1,0 +1,186 @@
+import type { PgBoss } from 'pg-boss';
+import { v7 as uuidv7 } from 'uuid';
+import { inTransaction, type Sql, type Tx } from '../db.ts';
+import { announceTasks } from '../events/announce.ts';
+import {
+  CHILD_QUEUE,
+  completeManagerJob,
+  type HeldJob,
+  headPriority,
+  insertJobs,
+  type Job,
+  type JobLimits,
+} from '../queue.ts';
+import { notifyWake } from '../wake.ts';
+import { closeTask } from './count-children.ts';
+import { failTask } from './fail-task.ts';
+import { type ChunkDocument, countProject, readChunk } from './read-chunk.ts';
+
+/** The most documents of one task, in either mode. */
+const MAX_DOCUMENTS = 100_000;
+
+/**
+ * - `added`     so many results were made, and there are more to make
+ * - `expanded`  the last ones were made
+ * - `ended`     there is nothing to do: the task has its results already, or has ended, or could not have them
+ */
+export type ChunkOutcome = { outcome: 'added' | 'expanded'; results: number } | { outcome: 'ended' };
+
+export type ChunkOptions = {
+  taskId: string;
+  /** The delivery that is completed when there is nothing left to do. */
+  job: HeldJob;
+  /** Documents of one transaction. */
+  chunkSize: number;
+};
+
+/**
+ * Makes the next results of a task, with their jobs: the manager's one step.
+ *
+ * Results, jobs, the counter and how far it has come are one transaction, so a manager that is killed at any moment leaves
+ * whole chunks, and the next one goes on behind them. The task's row is locked first: two managers at work on one task, as
+ * after a long silence of the first, take turns, and neither makes what the other has made.
+ *
+ * Children may end, all of them, while more are made: how many there will be is written with the last chunk, and only then can
+ * the counter be full. If it is full in that moment, or there were no documents at all, the manager closes the task itself.
+ */
+export async function addChunk(
+  sql: Sql,
+  boss: PgBoss,
+  options: ChunkOptions,
+  limits: JobLimits,
+): Promise<ChunkOutcome> {
+  const { taskId, job, chunkSize } = options;
+  return await inTransaction(sql, async (tx): Promise<ChunkOutcome> => {
+    const task = await lockTask(tx, taskId);
+    if (task === undefined) {
+      await completeManagerJob(boss, tx, job);
+      return { outcome: 'ended' };
+    }
+    if (!task.listed && !task.begun && (await countProject(tx, task, MAX_DOCUMENTS)) > MAX_DOCUMENTS) {
+      await failTask(tx, boss, { taskId, reason: 'too_many_documents' });
+      await completeManagerJob(boss, tx, job);
+      return { outcome: 'ended' };
+    }
+    const { documents, isLast } = await readChunk(tx, task, chunkSize);
+    const priorityBase = task.priorityBase ?? (await headPriority(tx, CHILD_QUEUE));
+    await insertResults(tx, boss, { ...task, priorityBase }, documents, limits);
+    await tx`
+      update asl_schema.fanout_expansion
+      set documents_until = coalesce(documents_until, ${task.listed ? null : tx`now()`}),
+          next_position = next_position + ${documents.length},
+          last_document_id = coalesce(${documents.at(-1)?.documentId ?? null}::uuid, last_document_id),
+          priority_base = ${priorityBase}
+      where task_id = ${taskId}::uuid`;
+    if (isLast) await completeManagerJob(boss, tx, job);
+    await countAdded(tx, taskId, documents, isLast);
+    await notifyWake(tx, 'asl_jobs');
+    await announceTasks(tx, [taskId]);
+    return { outcome: isLast ? 'expanded' : 'added', results: documents.length };
+  });
+}
+
+export type Expansion = {
+  taskId: string;
+  projectId: string;
+  createdAt: Date;
+  /** By its request, not by its project. */
+  listed: boolean;
+  /** Some manager has begun. */
+  begun: boolean;
+  nextPosition: number;
+  lastDocumentId: string | null;
+  priorityBase: number | null;
+};
+
+/** The task and how far it has come, or undefined when nothing is left to make. */
+async function lockTask(tx: Tx, taskId: string): Promise<Expansion | undefined> {
+  const open = await tx`
+    select 1
+    from asl_schema.extraction_task
+    where id = ${taskId}::uuid
+      and status = 'processing'
+    for update`;
+  if (open.length === 0) return undefined;
+  // A statement of its own, so that it sees what a manager has committed for which the one above has waited.
+  const [expansion] = await tx<Expansion[]>`
+    select
+      t.id as "taskId",
+      t.project_id as "projectId",
+      t.created_at as "createdAt",
+      e.document_ids is not null as listed,
+      e.priority_base is not null as begun,
+      e.next_position as "nextPosition",
+      e.last_document_id as "lastDocumentId",
+      e.priority_base as "priorityBase"
+    from asl_schema.extraction_task t
+    join asl_schema.fanout_tally y on y.task_id = t.id
+    join asl_schema.fanout_expansion e on e.task_id = t.id
+    where t.id = ${taskId}::uuid
+      and y.expected_count is null`;
+  return expansion;
+}
+
+/**
+ * A result of each document, in order, and a job of each that is there. A document that was deleted since the request is an
+ * error of its own result. What a result needs of its document is copied now, so that what is renamed later does not matter.
+ */
+async function insertResults(
+  tx: Tx,
+  boss: PgBoss,
+  task: Expansion & { priorityBase: number },
+  documents: readonly ChunkDocument[],
+  limits: JobLimits,
+): Promise<void> {
+  if (documents.length === 0) return;
+  const { taskId, nextPosition, priorityBase } = task;
+  const msecs = task.createdAt.getTime();
+  const results = documents.map((document, i) => ({
+    ...document,
+    // The ids sort in the order of the documents, whichever manager makes them.
+    resultId: uuidv7({ msecs, seq: nextPosition + i }),
+    jobId: uuidv7(),
+    position: nextPosition + i,
+  }));
+  await tx`
+    insert into asl_schema.extraction_result (
+      task_id, id, document_id, storage_key, filename, media_type, job_id, status, error_code, error_message, finished_at
+    )
+    select
+      ${taskId}::uuid, r."resultId", r."documentId",
+      coalesce(r."storageKey", 'deleted'), coalesce(r.filename, ''), coalesce(r."mediaType", ''), r."jobId",
+      case when r."storageKey" is null then 'error' else 'pending' end,
+      case when r."storageKey" is null then 'document_missing' end,
+      case when r."storageKey" is null then 'The document was deleted before its result was made.' end,
+      case when r."storageKey" is null then now() end
+    from jsonb_to_recordset(${tx.json(results)}) as r (
+      "resultId" uuid, "documentId" uuid, "storageKey" text, filename text, "mediaType" text, "jobId" uuid
+    )`;
+  const jobs = results.flatMap(({ resultId, jobId, storageKey, position }): Job[] =>
+    storageKey === null ? [] : [{ taskId, resultId, jobId, priority: priorityBase - position }],
+  );
+  await insertJobs(boss, tx, CHILD_QUEUE, jobs, limits);
+}
+
+/** Last before the commit, like every count. Closes the task if there is nothing left to wait for. */
+async function countAdded(tx: Tx, taskId: string, documents: readonly ChunkDocument[], isLast: boolean): Promise<void> {
+  if (isLast) {
+    await tx`
+      update asl_schema.extraction_task
+      set total_count = coalesce(
+            total_count,
+            (select added_count from asl_schema.fanout_tally where task_id = ${taskId}::uuid) + ${documents.length}
+          )
+      where id = ${taskId}::uuid`;
+  }
+  const missing = documents.filter((document) => document.storageKey === null).length;
+  const [tally] = await tx<{ complete: boolean | null }[]>`
+    update asl_schema.fanout_tally
+    set added_count = added_count + ${documents.length},
+        failed_count = failed_count + ${missing},
+        expected_count = case when ${isLast} then added_count + ${documents.length} end,
+        updated_at = now()
+    where task_id = ${taskId}::uuid
+    returning success_count + failed_count + cancelled_count = expected_count as complete`;
+  if (tally?.complete) await closeTask(tx, taskId);
+}

@@ -1,0 +1,48 @@
+import type { PgBoss } from 'pg-boss';
+import { inTransaction, type Sql, type Tx } from '../db.ts';
+import { announceTasks } from '../events/announce.ts';
+import { completeManagerJob, type HeldJob } from '../queue.ts';
+import { endResults } from '../tasks/end-results.ts';
+import type { StatusReason } from '../tasks/task.ts';
+import { notifyWake } from '../wake.ts';
+import { CHILDREN } from './count-children.ts';
+
+/**
+ * Fails an open fan-out task whose row the caller has locked, and cancels what it leaves behind: none of its children runs on
+ * and counts into a closed task.
+ */
+export async function failTask(
+  tx: Tx,
+  boss: PgBoss,
+  { taskId, reason }: { taskId: string; reason: StatusReason },
+): Promise<void> {
+  // First: the count of the results that are cancelled below must not close the task as completed.
+  await tx`
+    update asl_schema.extraction_task
+    set status = 'failed',
+        status_reason = ${reason},
+        completed_at = clock_timestamp()
+    where id = ${taskId}::uuid
+      and status = 'processing'`;
+  await endResults(tx, boss, { mode: CHILDREN, taskIds: [taskId], ending: { status: 'cancelled' } });
+  await notifyWake(tx, 'asl_stopped');
+  await announceTasks(tx, [taskId]);
+}
+
+/** Fails a task whose results can't be made, if it is still open, and ends the manager's delivery with it. */
+export async function giveUpExpansion(
+  sql: Sql,
+  boss: PgBoss,
+  { taskId, job }: { taskId: string; job: HeldJob },
+): Promise<void> {
+  await inTransaction(sql, async (tx) => {
+    const open = await tx`
+      select 1
+      from asl_schema.extraction_task
+      where id = ${taskId}::uuid
+        and status = 'processing'
+      for update`;
+    if (open.length > 0) await failTask(tx, boss, { taskId, reason: 'expansion_failed' });
+    await completeManagerJob(boss, tx, job);
+  });
+}

@@ -1,0 +1,43 @@
+import type { PgBoss } from 'pg-boss';
+import type { Tx } from '../db.ts';
+import { LIVE_STATES, MANAGER_QUEUE } from '../queue.ts';
+import { failTask } from './fail-task.ts';
+
+/**
+ * Fails open tasks whose results are not all made, and never will be: the manager's job failed for good, was cancelled or was
+ * deleted. Answers how many.
+ *
+ * The job is inserted with the task and completed with the last of its results, so one snapshot shows both in step. A user who
+ * retries the task gives it another manager.
+ */
+export async function sweepLostManagers(tx: Tx, boss: PgBoss, options: { limit: number }): Promise<number> {
+  const found = await lost(tx, tx``, options.limit);
+  if (found.length === 0) return 0;
+  // Looked at again after the locks: a cancel and a retry may have given a task another manager in between.
+  const still = await lost(tx, tx`and t.id = any(${found}::uuid[])`, options.limit);
+  for (const taskId of still) await failTask(tx, boss, { taskId, reason: 'expansion_failed' });
+  return still.length;
+}
+
+/** Rides on the index of open tasks, and on the queue's index of live jobs by their key. */
+async function lost(tx: Tx, only: ReturnType<Tx>, limit: number): Promise<string[]> {
+  const tasks = await tx<{ id: string }[]>`
+    select t.id
+    from asl_schema.extraction_task t
+    join asl_schema.fanout_tally y on y.task_id = t.id
+    where t.status = 'processing'
+      and t.mode = 'fanout'
+      and y.expected_count is null
+      and not exists (
+        select 1
+        from pgboss.job j
+        where j.name = ${MANAGER_QUEUE}
+          and j.singleton_key = 'manager-' || t.id
+          and j.state::text = any(${LIVE_STATES})
+      )
+      ${only}
+    order by t.id
+    limit ${limit}
+    for update of t skip locked`;
+  return tasks.map((task) => task.id);
+}
