@@ -18,20 +18,34 @@ export async function readChunk(
   return task.listed ? await readList(tx, task, size) : await readProject(tx, task, size);
 }
 
-/** PostgreSQL takes the slice: the whole list never comes here. */
+/**
+ * PostgreSQL takes the slice: the whole list never comes here. And it takes it once, in a CTE: in the list of columns, a look at
+ * the list would unpack its megabytes for every row. Each document is looked up by its key.
+ */
 async function readList(tx: Tx, { taskId, projectId, nextPosition }: Expansion, size: number) {
   const rows = await tx<(ChunkDocument & { isLast: boolean })[]>`
+    with slice as materialized (
+      select
+        document_ids[${nextPosition + 1}::int:${nextPosition + size}::int] as document_ids,
+        ${nextPosition + size} >= cardinality(document_ids) as is_last
+      from asl_schema.fanout_expansion
+      where task_id = ${taskId}::uuid
+    )
     select
       wanted.document_id as "documentId",
       d.storage_key as "storageKey",
       d.filename,
       d.media_type as "mediaType",
-      ${nextPosition + size} >= cardinality(e.document_ids) as "isLast"
-    from asl_schema.fanout_expansion e
-    cross join lateral unnest(e.document_ids[${nextPosition + 1}::int:${nextPosition + size}::int])
-      with ordinality as wanted (document_id, position)
-    left join asl_schema.document d on d.id = wanted.document_id and d.project_id = ${projectId}
-    where e.task_id = ${taskId}::uuid
+      slice.is_last as "isLast"
+    from slice
+    cross join lateral unnest(slice.document_ids) with ordinality as wanted (document_id, position)
+    left join lateral (
+      select storage_key, filename, media_type
+      from asl_schema.document
+      where id = wanted.document_id
+        and project_id = ${projectId}
+      limit 1
+    ) d on true
     order by wanted.position`;
   const documents = rows.map(({ isLast: _, ...document }) => document);
   return { documents, isLast: rows[0]?.isLast ?? true };
