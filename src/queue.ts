@@ -17,7 +17,6 @@ export type ResultQueue = typeof EXTRACT_QUEUE | typeof CHILD_QUEUE;
 
 /** A job's payload: ids only. */
 export type ExtractJob = { taskId: string; resultId: string };
-export type ManagerJob = { taskId: string };
 
 /** A job in one of these will be delivered, or is. */
 export const LIVE_STATES = ['created', 'retry', 'active'];
@@ -85,38 +84,6 @@ export async function insertJobs(
       );
     }
   }
-}
-
-/**
- * Puts a manager's job into the queue, in the caller's transaction. The task's live job, if it has one, stays the only one:
- * so this may be said twice.
- */
-export async function insertManagerJob(boss: PgBoss, tx: Tx, taskId: string, limits: JobLimits): Promise<void> {
-  const job = {
-    data: { taskId } satisfies ManagerJob,
-    singletonKey: `manager-${taskId}`,
-    expireInSeconds: 60 * 60,
-    heartbeatSeconds: limits.heartbeatSeconds,
-    retryLimit: limits.maxAttempts,
-    retryDelay: 0,
-  };
-  await boss.insert(MANAGER_QUEUE, [job], on(tx));
-}
-
-/** Completes a manager's own delivery, and no later one of the same job. */
-export async function completeManagerJob(boss: PgBoss, tx: Tx, job: HeldJob): Promise<void> {
-  await boss.complete(MANAGER_QUEUE, { id: job.id, retryCount: job.retryCount }, null, on(tx));
-}
-
-/** Gives a manager's delivery back for another to start at once, which spends none. */
-export async function returnManagerJob(
-  boss: PgBoss,
-  tx: Tx,
-  { taskId, job }: { taskId: string; job: HeldJob },
-  limits: JobLimits,
-): Promise<void> {
-  await completeManagerJob(boss, tx, job);
-  await insertManagerJob(boss, tx, taskId, limits);
 }
 
 /**

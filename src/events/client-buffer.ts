@@ -16,8 +16,9 @@ export type ClientBuffer = AsyncIterator<Uint8Array, void, undefined> & {
   /** Ends at once; a client that is not asking for the next piece is cut off. */
   close(): void;
   return(): Promise<IteratorReturnResult<undefined>>;
-  /** How long something has waited for the client to take it, and for how long nothing was sent to it. */
-  waitedMs(nowMs: number): number;
+  /** How long the client has been at its last piece; 0 when it asks for the next. */
+  busyMs(nowMs: number): number;
+  /** For how long nothing was sent to it. */
   silentMs(nowMs: number): number;
 };
 
@@ -39,7 +40,7 @@ export function createClientBuffer({ maxBytes, cut, onGone }: ClientBufferOption
   let bytes = 0;
   let state: 'open' | 'ending' | 'gone' = 'open';
   let asking: ((piece: Piece) => void) | undefined;
-  let waitsSinceMs = performance.now();
+  let busy = false;
   let sentAtMs = performance.now();
 
   const leave = (): void => {
@@ -65,6 +66,7 @@ export function createClientBuffer({ maxBytes, cut, onGone }: ClientBufferOption
     }
     const answer = asking;
     asking = undefined;
+    busy = true;
     sentAtMs = performance.now();
     answer({ done: false, value: takePiece() });
   };
@@ -84,7 +86,6 @@ export function createClientBuffer({ maxBytes, cut, onGone }: ClientBufferOption
   };
 
   const put = (frame: Buffer): void => {
-    if (frames.length === 0) waitsSinceMs = performance.now();
     frames.push(frame);
     bytes += frame.length;
   };
@@ -125,7 +126,7 @@ export function createClientBuffer({ maxBytes, cut, onGone }: ClientBufferOption
       if (state === 'gone') return Promise.resolve(done);
       return new Promise((resolve) => {
         asking = resolve;
-        waitsSinceMs = performance.now();
+        busy = false;
         serve();
       });
     },
@@ -133,7 +134,7 @@ export function createClientBuffer({ maxBytes, cut, onGone }: ClientBufferOption
       leave();
       return done;
     },
-    waitedMs: (nowMs) => (frames.length === 0 ? 0 : nowMs - waitsSinceMs),
+    busyMs: (nowMs) => (busy ? nowMs - sentAtMs : 0),
     silentMs: (nowMs) => nowMs - sentAtMs,
   };
 }

@@ -12,7 +12,10 @@ export type HubLimits = {
   keepAliveMs: number;
   /** A client that takes nothing for this long, though something waits, is cut off. */
   stuckMs: number;
-  /** What may wait for one client, in bytes. */
+  /**
+   * What may wait for one client, in bytes: a cancel says five thousand results at once. All clients share the same frames, so
+   * that it costs this much once, and each of them only the 64 kB that it is taking.
+   */
   clientBytes: number;
   /** How long events are kept for clients that come back, and how many bytes of them. */
   keepMs: number;
@@ -32,7 +35,7 @@ export const HUB_LIMITS: HubLimits = {
   lingerMs: 500,
   keepAliveMs: 15_000,
   stuckMs: 30_000,
-  clientBytes: 256 * 1024,
+  clientBytes: 1024 * 1024,
   keepMs: 60_000,
   keepBytes: 8 * 1024 * 1024,
   markMs: 10_000,

@@ -75,11 +75,11 @@ export function openViewer(viewer: Viewer, { readAt, end, after, toSnapshot }: S
 
 /** Looks after one client: cuts off one that takes nothing, and gives another a sign of life when it is time. */
 export function tendViewer(
-  { buffer, owed, begun }: Viewer,
+  { buffer, owed }: Viewer,
   place: Place,
   { stuckMs, keepAliveMs, nowMs }: { stuckMs: number; keepAliveMs: number; nowMs: number },
 ): 'well' | 'cut' {
-  if (begun && buffer.waitedMs(nowMs) > stuckMs) {
+  if (buffer.busyMs(nowMs) > stuckMs) {
     buffer.close();
     return 'cut';
   }

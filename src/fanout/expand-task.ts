@@ -2,18 +2,11 @@ import type { PgBoss } from 'pg-boss';
 import { v7 as uuidv7 } from 'uuid';
 import { inTransaction, type Sql, type Tx } from '../db.ts';
 import { announceTasks } from '../events/announce.ts';
-import {
-  CHILD_QUEUE,
-  completeManagerJob,
-  type HeldJob,
-  headPriority,
-  insertJobs,
-  type Job,
-  type JobLimits,
-} from '../queue.ts';
+import { CHILD_QUEUE, type HeldJob, headPriority, insertJobs, type Job, type JobLimits } from '../queue.ts';
 import { notifyWake } from '../wake.ts';
 import { closeTask } from './count-children.ts';
 import { failTask } from './fail-task.ts';
+import { completeManagerJob } from './manager-queue.ts';
 import { type ChunkDocument, countProject, readChunk } from './read-chunk.ts';
 
 /** The most documents of one task, in either mode. */

@@ -1,11 +1,12 @@
 import type { PgBoss } from 'pg-boss';
 import { inTransaction, type Sql, type Tx } from '../db.ts';
 import { announceTasks } from '../events/announce.ts';
-import { completeManagerJob, type HeldJob } from '../queue.ts';
+import type { HeldJob } from '../queue.ts';
 import { endResults } from '../tasks/end-results.ts';
 import type { StatusReason } from '../tasks/task.ts';
 import { notifyWake } from '../wake.ts';
 import { CHILDREN } from './count-children.ts';
+import { completeManagerJob } from './manager-queue.ts';
 
 /**
  * Fails an open fan-out task whose row the caller has locked, and cancels what it leaves behind: none of its children runs on

@@ -1,10 +1,11 @@
 import type { PgBoss } from 'pg-boss';
 import type { Tx } from '../db.ts';
-import { insertManagerJob, type JobLimits } from '../queue.ts';
+import type { JobLimits } from '../queue.ts';
 import { findUnknownDocuments } from '../tasks/find-unknown-documents.ts';
 import type { BeginOutcome, NewTask, TaskMode } from '../tasks/task-mode.ts';
 import { CHILDREN, closeComplete } from './count-children.ts';
 import { fanoutProgress } from './fanout-progress.ts';
+import { insertManagerJob } from './manager-queue.ts';
 import { sweepLostManagers } from './sweep-lost-managers.ts';
 
 /**

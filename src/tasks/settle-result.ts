@@ -1,20 +1,10 @@
 import type { PgBoss } from 'pg-boss';
-import { v7 as uuidv7 } from 'uuid';
 import { inTransaction, type Sql, type Tx } from '../db.ts';
-import { type HeldJob, insertJobs, type Job, type JobLimits, on } from '../queue.ts';
-import { storableJson, storableMessage } from '../storable.ts';
+import { insertJobs, type Job, type JobLimits, on } from '../queue.ts';
 import { countChanges } from './count-changes.ts';
 import { SCATTER } from './scatter.ts';
+import { type EncodedSettlement, encodeSettlement, type Settlement } from './settlement.ts';
 import type { Counting } from './task-mode.ts';
-
-/** How an attempt ended, as its worker saw it. */
-export type Ending =
-  | { kind: 'completed'; data: object; usage?: object | undefined }
-  | { kind: 'error'; code: string; message: string; usage?: object | undefined }
-  /** A transient error: spends an attempt, and becomes an error when it was the last. */
-  | { kind: 'retry'; code: string; message: string; delayMs: number; usage?: object | undefined }
-  /** Not the paper's fault: back to pending for later, and nothing is spent. */
-  | { kind: 'deferred' | 'released'; code: string; message: string; delayMs: number; usage?: object | undefined };
 
 /**
  * - `completed`, `error`  the result has ended so
@@ -22,16 +12,6 @@ export type Ending =
  * - `stale`               the attempt no longer owned the result, and nothing was changed
  */
 export type SettleOutcome = 'completed' | 'error' | 'pending' | 'stale';
-
-export type Settlement = {
-  taskId: string;
-  resultId: string;
-  /** The fencing token of the claim. */
-  attempt: number;
-  /** The delivery that is completed in the same transaction. */
-  job: HeldJob;
-  ending: Ending;
-};
 
 /**
  * Ends an attempt: the result's row, its history, the job that delivered it, the job of the next attempt and the count, where
@@ -66,27 +46,6 @@ export async function settleResults(
   mode: Counting,
 ): Promise<(SettleOutcome | 'locked')[]> {
   return await settle(sql, boss, settlements, limits, { mode, wait: false });
-}
-
-/** A settlement whose ending is written out as JSON, so that what can't be is found before it meets any other. */
-export type EncodedSettlement = Settlement & { nextJobId: string; row: string };
-
-/** @throws RangeError, TypeError when the data can't be written as JSON: a circle, a depth beyond the stack */
-export function encodeSettlement(settlement: Settlement): EncodedSettlement {
-  const { resultId, attempt, ending } = settlement;
-  const nextJobId = uuidv7();
-  const row = JSON.stringify({
-    result_id: resultId,
-    attempt,
-    kind: ending.kind,
-    spent: ending.kind === 'error' || ending.kind === 'retry' ? 1 : 0,
-    ...(ending.kind === 'completed'
-      ? { data: storableJson(ending.data) }
-      : { code: ending.code, message: storableMessage(ending.message) }),
-    ...(ending.usage === undefined ? {} : { usage: storableJson(ending.usage) }),
-    next_job_id: nextJobId,
-  });
-  return { ...settlement, nextJobId, row };
 }
 
 async function settle(

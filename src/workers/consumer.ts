@@ -1,16 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Job, PgBoss } from 'pg-boss';
-import { validate as isUuid, NIL } from 'uuid';
-import { isDatabaseAway } from '../db.ts';
 import { withLogEvents } from '../events/log-events.ts';
 import type { TaskEvent } from '../events/task-event.ts';
 import { describeError, type Logger } from '../log.ts';
 import { type Loop, startLoop } from '../loop.ts';
 import { type ExtractJob, type JobLimits, on, touchJobs } from '../queue.ts';
 import { checkClaims } from '../tasks/check-claims.ts';
-import { type Claim, type ClaimOutcome, claimResults, type Delivery } from '../tasks/claim-results.ts';
+import type { Claim, ClaimOutcome } from '../tasks/claim-results.ts';
 import { SCATTER } from '../tasks/scatter.ts';
 import type { Counting } from '../tasks/task-mode.ts';
+import { claimBatch } from './claim-batch.ts';
 import { type AttemptDeps, runAttempt, type Settle, type StopReason } from './run-attempt.ts';
 import { createSettler } from './settler.ts';
 
@@ -108,7 +107,7 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
   };
 
   const begin = async (lane: Lane, jobs: Job<ExtractJob>[]): Promise<void> => {
-    const outcomes = await claim(deps, lane, jobs);
+    const outcomes = await claimBatch(deps, lane.mode, jobs);
     const idle: Job<ExtractJob>[] = [];
     jobs.forEach((job, i) => {
       const outcome = outcomes[i];
@@ -132,7 +131,7 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
     const ask = async (): Promise<void> => {
       for (let tries = 0; tries < LOCKED_TRIES && !stopping; tries++) {
         await sleep(LOCKED_WAIT_MS);
-        const [outcome] = await claim(deps, lane, [job]);
+        const [outcome] = await claimBatch(deps, lane.mode, [job]);
         if (outcome?.outcome === 'locked') continue;
         if (outcome?.outcome === 'claimed') hold(lane, job, outcome);
         if (outcome?.outcome === 'exhausted') tellExhausted(outcome);
@@ -160,11 +159,16 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
     publish({ type: 'result', ...about, status: 'extracting' });
     const run = async (): Promise<void> => {
       const startedAt = performance.now();
-      const outcome = await runAttempt({ ...deps, settle: lane.settle }, claimed, job, stop.signal, attemptLog);
+      let code: string | undefined;
+      const settle: Settle = (settlement) => {
+        code = 'code' in settlement.ending ? settlement.ending.code : undefined;
+        return lane.settle(settlement);
+      };
+      const outcome = await runAttempt({ ...deps, settle }, claimed, job, stop.signal, attemptLog);
       if (held.get(job.id) === entry) held.delete(job.id);
       attemptLog.debug('attempt ended', { outcome, ms: Math.round(performance.now() - startedAt) });
       if (outcome === 'completed' || outcome === 'error' || outcome === 'pending') {
-        publish({ type: 'result', ...about, status: outcome });
+        publish({ type: 'result', ...about, status: outcome, code });
       }
       if (outcome === 'completed' || outcome === 'error') deps.onSettled();
       if (mayHoldMore()) filling.wake();
@@ -228,34 +232,4 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
       await Promise.all([beating.stop(), watching.stop()]);
     },
   };
-}
-
-/**
- * Claims a fetched batch in one statement; answers by position. Should one row make the statement fail, the others must not
- * suffer: then each is claimed for itself, and one that fails again has no outcome and is left to be delivered again.
- */
-async function claim(
-  deps: ConsumerDeps,
-  { mode }: Lane,
-  jobs: readonly Job<ExtractJob>[],
-): Promise<(ClaimOutcome | undefined)[]> {
-  const { sql, worker, log } = deps;
-  const { maxAttempts } = deps.limits;
-  const claimAll = (deliveries: Delivery[]) => claimResults(sql, { deliveries, worker, maxAttempts, mode });
-  const deliveries = jobs.map(toDelivery);
-  try {
-    return await claimAll(deliveries);
-  } catch (error) {
-    if (isDatabaseAway(error)) throw error;
-    log.error('claiming a batch failed: claiming one by one', { error: describeError(error) });
-    const single = await Promise.allSettled(deliveries.map((delivery) => claimAll([delivery])));
-    return single.map((one) => (one.status === 'fulfilled' ? one.value[0] : undefined));
-  }
-}
-
-/** A payload that names no result, which only a stranger can have put there, is a delivery of nothing: a phantom. */
-function toDelivery({ id, retryCount, data }: Job<ExtractJob>): Delivery {
-  const named = isUuid(data?.taskId) && isUuid(data?.resultId);
-  const { taskId, resultId } = named ? data : { taskId: NIL, resultId: NIL };
-  return { taskId, resultId, jobId: id, delivery: retryCount };
 }

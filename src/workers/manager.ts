@@ -5,9 +5,10 @@ import { inTransaction, isDatabaseAway, type Sql } from '../db.ts';
 import { CHILDREN } from '../fanout/count-children.ts';
 import { addChunk, type ChunkOutcome } from '../fanout/expand-task.ts';
 import { giveUpExpansion } from '../fanout/fail-task.ts';
+import { type ManagerJob, returnManagerJob } from '../fanout/manager-queue.ts';
 import { describeError, type Logger } from '../log.ts';
 import { type Loop, startLoop } from '../loop.ts';
-import { type JobLimits, MANAGER_QUEUE, type ManagerJob, on, returnManagerJob, touchJobs } from '../queue.ts';
+import { type JobLimits, MANAGER_QUEUE, on, touchJobs } from '../queue.ts';
 import { analyzeAfterInsert } from '../tasks/analyze.ts';
 
 export type ManagerDeps = {

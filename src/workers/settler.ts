@@ -1,14 +1,8 @@
 import type { PgBoss } from 'pg-boss';
 import type { Sql } from '../db.ts';
 import type { JobLimits } from '../queue.ts';
-import {
-  type EncodedSettlement,
-  encodeSettlement,
-  type Settlement,
-  type SettleOutcome,
-  settleResult,
-  settleResults,
-} from '../tasks/settle-result.ts';
+import { type SettleOutcome, settleResult, settleResults } from '../tasks/settle-result.ts';
+import { type EncodedSettlement, encodeSettlement, type Settlement } from '../tasks/settlement.ts';
 import type { Counting } from '../tasks/task-mode.ts';
 import type { Settle } from './run-attempt.ts';
 

@@ -26,7 +26,10 @@ export type EventStream = {
 /** Opens a live stream as `curl -N` does and reads it as the HTML standard says; the answer must be 200. */
 export async function openStream(url: string, headers: Record<string, string> = {}): Promise<EventStream> {
   const request = get(url, { agent: false, headers });
-  const [answer] = (await once(request, 'response')) as [IncomingMessage];
+  // A connection that breaks later ends the answer, and that is enough.
+  const answering = once(request, 'response');
+  request.on('error', () => {});
+  const [answer] = (await answering) as [IncomingMessage];
   if (answer.statusCode !== 200) {
     const body = await answer.setEncoding('utf8').toArray();
     throw new Error(`${answer.statusCode} ${body.join('')}`);

@@ -1,7 +1,8 @@
 import { v7 as uuidv7 } from 'uuid';
 import { addChunk, type ChunkOutcome } from '../../src/fanout/expand-task.ts';
 import { FANOUT } from '../../src/fanout/fanout.ts';
-import { type HeldJob, MANAGER_QUEUE, type ManagerJob, on } from '../../src/queue.ts';
+import type { ManagerJob } from '../../src/fanout/manager-queue.ts';
+import { type HeldJob, MANAGER_QUEUE, on } from '../../src/queue.ts';
 import { createTask } from '../../src/tasks/create-task.ts';
 import { NO_LIMITS, type TaskLimits } from '../../src/tasks/task.ts';
 import { limits, makeDocuments, type TestBench, TRIAL_TEMPLATE_ID } from './fixtures.ts';

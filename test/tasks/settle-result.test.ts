@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { PgBoss } from 'pg-boss';
-import { type Ending, settleResult } from '../../src/tasks/settle-result.ts';
+import { settleResult } from '../../src/tasks/settle-result.ts';
+import type { Ending } from '../../src/tasks/settlement.ts';
 import { taskProgress } from '../../src/tasks/task-progress.ts';
 import {
   fetchDeliveries,

@@ -3,7 +3,7 @@ import { beforeEach, test } from 'node:test';
 import { connect } from '../../src/db.ts';
 import { FANOUT } from '../../src/fanout/fanout.ts';
 import { MODES } from '../../src/modes.ts';
-import type { Ending, Settlement } from '../../src/tasks/settle-result.ts';
+import type { Ending, Settlement } from '../../src/tasks/settlement.ts';
 import { createSettler } from '../../src/workers/settler.ts';
 import { makeExpandedTask, readTally } from '../support/fanout.ts';
 import {
