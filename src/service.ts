@@ -6,6 +6,7 @@ import type { Config } from './config.ts';
 import { connect } from './db.ts';
 import { createEngine } from './engine.ts';
 import { startHub } from './events/hub.ts';
+import { HUB_LIMITS } from './events/hub-limits.ts';
 import { createPublisher } from './events/publisher.ts';
 import type { ExtractionEngine } from './extraction/engine.ts';
 import { createApp } from './http/app.ts';
@@ -107,7 +108,9 @@ export async function startService(config: Config, parts: ServiceParts = {}): Pr
   let url: string | undefined;
   let draining = false;
   if (config.roles.has('api')) {
-    const hub = await startHub({ sql, read: watchedTaskReader(sql), log });
+    // Our own word comes before a connection that hears none is given up.
+    const hubLimits = { markMs: Math.min(HUB_LIMITS.markMs, config.databaseSilenceMs / 3) };
+    const hub = await startHub({ sql, read: watchedTaskReader(sql), log, limits: hubLimits });
     const app = createApp({ sql, boss, config, log, hub, isReady: () => !draining });
     const server = await startServer(app, config);
     url = urlOf(server.address() as AddressInfo);

@@ -104,19 +104,23 @@ export async function getDocument(
   return { document, storageKey };
 }
 
+/** Bytes that one statement reads. */
+const SLICE = 4 * 1024 * 1024;
+
 /**
  * All bytes under a storage key, or undefined when there are none (any more). Read in pieces: PostgreSQL sends bytes as text
- * of twice the length, and a reader of large papers need not hold that as well.
+ * of twice the length, and a reader of large papers need not hold that as well. Most papers are one piece.
  */
 export async function readContent(sql: Sql, storageKey: string): Promise<Uint8Array | undefined> {
-  const [row] = await sql<{ byteSize: number }[]>`
-    select octet_length(content) as "byteSize"
+  const [row] = await sql<{ byteSize: number; first: Uint8Array }[]>`
+    select octet_length(content) as "byteSize", substring(content from 1 for ${SLICE}::int) as first
     from asl_schema.document_content
     where storage_key = ${storageKey}`;
-  if (row === undefined) return undefined;
+  if (row === undefined || row.first.length === row.byteSize) return row?.first;
   const content = Buffer.allocUnsafeSlow(row.byteSize);
-  for (let offset = 0; offset < content.length; ) {
-    const slice = await readContentSlice(sql, { storageKey, offset, length: 4 * 1024 * 1024 });
+  content.set(row.first);
+  for (let offset = row.first.length; offset < content.length; ) {
+    const slice = await readContentSlice(sql, { storageKey, offset, length: SLICE });
     if (slice === undefined || slice.length === 0) return undefined;
     content.set(slice, offset);
     offset += slice.length;

@@ -5,7 +5,7 @@ import { endId, toFrame } from './frame.ts';
 import type { HubLimits } from './hub-limits.ts';
 import type { HeardEvent, Place, RecentEvents } from './recent-events.ts';
 import { createRefresher } from './refresher.ts';
-import { beginViewer, createViewer, openViewer, type Stream, tendViewer, type Viewer } from './viewer.ts';
+import { beginViewer, createViewer, type Owed, openViewer, type Stream, tendViewer, type Viewer } from './viewer.ts';
 import type { ReadWatchedTask, WatchedTask } from './watched-task.ts';
 
 export type FeedOptions = {
@@ -33,11 +33,14 @@ export type Feed = {
   close(): void;
 };
 
+/** `nth` counts the reads of the feed. */
+type Details = { fields: object; from: Place; nth: number; readAtMs: number };
+
 export function createFeed({ taskId, read, recent, limits, gate, signal, log, onEmpty }: FeedOptions): Feed {
   const viewers = new Set<Viewer>();
   let state: WatchedTask | undefined;
   /** The last details read, for clients that come soon after; `from` is the place behind which their stream goes on. */
-  let details: { fields: object; from: Place; readAtMs: number } | undefined;
+  let details: Details | undefined;
   let snapshot: { key: string; frame: Buffer } | undefined;
   /** How many reads have begun, and since which of them nothing may have been missed. */
   let reads = 0;
@@ -54,7 +57,7 @@ export function createFeed({ taskId, read, recent, limits, gate, signal, log, on
       failing = false;
       if (viewers.size === 0) return true;
       if (found === undefined) endUnknown();
-      else show(found, nth < soundSince ? undefined : from, nth, readAtMs);
+      else show(found, { from, nth, readAtMs });
     } catch (error) {
       fail(error);
       return false;
@@ -67,21 +70,21 @@ export function createFeed({ taskId, read, recent, limits, gate, signal, log, on
   const isOwed = (): boolean => [...viewers].some(({ owed }) => owed !== undefined);
 
   /** A new state: to those who have a stream as progress, if it is another; to the others as the snapshot they wait for. */
-  const show = (found: WatchedTask, from: Place | undefined, nth: number, readAtMs: number): void => {
+  const show = (found: WatchedTask, read: Omit<Details, 'fields'>): void => {
     const isNew = JSON.stringify(found.progress) !== JSON.stringify(state?.progress);
     const wasOpen = state !== undefined && state.closedAtMs === undefined;
     state = found;
     snapshot = undefined;
-    if (found.details && from) details = { fields: found.details, from, readAtMs };
+    if (found.details && read.nth >= soundSince) details = { fields: found.details, ...read };
     if (isNew) sendAll(toFrame({ event: 'progress', data: found.progress }));
-    if (found.details && from) {
-      for (const viewer of viewers) if (viewer.owed && viewer.owed.minRead <= nth) open(viewer);
-    }
+    for (const viewer of viewers) if (viewer.owed) open(viewer, viewer.owed);
     ending.see(found.closedAtMs, wasOpen);
   };
 
-  const open = (viewer: Viewer): void => {
+  /** Begins a stream if the last details are new enough: not older than what the client has had already. */
+  const open = (viewer: Viewer, owed: Owed): void => {
     if (state === undefined || details === undefined) return;
+    if (details.nth < owed.minRead || details.from.seq < (owed.from?.seq ?? 0)) return;
     if (state.closedAtMs !== undefined && state.closedAtMs === viewer.knownClosedAtMs) {
       beginViewer(viewer, 'finished');
     } else {
@@ -90,7 +93,7 @@ export function createFeed({ taskId, read, recent, limits, gate, signal, log, on
     }
   };
 
-  const toStream = (progress: object, { fields, from }: { fields: object; from: Place }): Stream => ({
+  const toStream = (progress: object, { fields, from }: Details): Stream => ({
     readAt: from,
     end: recent.end(),
     after: (seq) => recent.after(seq, taskId),
@@ -160,12 +163,9 @@ export function createFeed({ taskId, read, recent, limits, gate, signal, log, on
       const viewer = createViewer({ owed, knownClosedAtMs, maxBytes: limits.clientBytes, cut }, leave);
       viewers.add(viewer);
       const isFresh = details !== undefined && performance.now() - details.readAtMs < limits.detailsMs;
-      if (isFresh && !failing && knownClosedAtMs === undefined) {
-        open(viewer);
-        ending.see(state?.closedAtMs, false);
-      } else {
-        refresher.request();
-      }
+      if (isFresh && !failing) open(viewer, owed);
+      if (viewer.owed) refresher.request();
+      else ending.see(state?.closedAtMs, false);
       return viewer;
     },
     hear(heard) {

@@ -45,14 +45,15 @@ export async function startHub(options: HubOptions): Promise<Hub> {
   const gate = createSemaphore(limits.readers);
   const closing = new AbortController();
   const { signal } = closing;
-  let saidAtMs = 0;
+  let lastWordAtMs = 0;
 
   const hear = (text: string): void => {
     if (signal.aborted) return;
     const payload = readPayload(text);
     if (payload === undefined) return;
-    saidAtMs = performance.now();
-    for (const heard of recent.add(payload, text.length, saidAtMs)) feeds.get(heard.event.taskId)?.hear(heard);
+    lastWordAtMs = performance.now();
+    for (const heard of recent.add(payload, Buffer.byteLength(text), lastWordAtMs))
+      feeds.get(heard.event.taskId)?.hear(heard);
     for (const event of payload.events) if (event?.type === 'task') feeds.get(event.taskId)?.hear();
   };
 
@@ -68,7 +69,7 @@ export async function startHub(options: HubOptions): Promise<Hub> {
    * dead, which would cost everybody a snapshot. Any process's mark serves all.
    */
   const mark = (): void => {
-    saidAtMs = performance.now();
+    lastWordAtMs = performance.now();
     sendPayloads(sql, [emptyPayload()]).catch((error) => log.debug('no mark sent', { error: describeError(error) }));
   };
 
@@ -76,7 +77,7 @@ export async function startHub(options: HubOptions): Promise<Hub> {
     const nowMs = performance.now();
     recent.prune(nowMs);
     for (const feed of feeds.values()) feed.tend(nowMs);
-    if (feeds.size > 0 && nowMs - saidAtMs > limits.markMs) mark();
+    if (feeds.size > 0 && nowMs - lastWordAtMs > limits.markMs) mark();
   };
 
   const feedOf = (taskId: string): Feed => {

@@ -9,6 +9,7 @@ import { checkClaims } from '../tasks/check-claims.ts';
 import type { Claim, ClaimOutcome } from '../tasks/claim-results.ts';
 import { SCATTER } from '../tasks/scatter.ts';
 import type { Counting } from '../tasks/task-mode.ts';
+import { createTemplateReader } from '../templates/template-reader.ts';
 import { claimBatch } from './claim-batch.ts';
 import { type AttemptDeps, runAttempt, type Settle, type StopReason } from './run-attempt.ts';
 import { createSettler } from './settler.ts';
@@ -80,6 +81,7 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
   const lanes = (deps.modes ?? [SCATTER]).map((mode): Lane => {
     return { mode, settle: createSettler({ sql, boss, limits, mode }), mayHoldMore: true };
   });
+  const readTemplate = createTemplateReader(sql);
   let stopping = false;
   /** There was word of work, or it is time for a look: every queue may hold something until it was looked at. */
   let lookEverywhere = true;
@@ -164,7 +166,7 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
         code = 'code' in settlement.ending ? settlement.ending.code : undefined;
         return lane.settle(settlement);
       };
-      const outcome = await runAttempt({ ...deps, settle }, claimed, job, stop.signal, attemptLog);
+      const outcome = await runAttempt({ ...deps, settle, readTemplate }, claimed, job, stop.signal, attemptLog);
       if (held.get(job.id) === entry) held.delete(job.id);
       attemptLog.debug('attempt ended', { outcome, ms: Math.round(performance.now() - startedAt) });
       if (outcome === 'completed' || outcome === 'error' || outcome === 'pending') {

@@ -8,7 +8,7 @@ import type { HeldJob } from '../queue.ts';
 import type { Claim } from '../tasks/claim-results.ts';
 import type { SettleOutcome } from '../tasks/settle-result.ts';
 import type { Ending, Settlement } from '../tasks/settlement.ts';
-import { getTemplate } from '../templates/template-store.ts';
+import type { TemplateReader } from '../templates/template-reader.ts';
 import { backoffMs } from './backoff.ts';
 import { startTimeLimit } from './time-limit.ts';
 
@@ -26,6 +26,9 @@ export type AttemptDeps = {
 /** Writes how an attempt ended; see settle-result.ts. */
 export type Settle = (settlement: Settlement) => Promise<SettleOutcome>;
 
+/** What the attempts of one process share. */
+export type AttemptParts = AttemptDeps & { settle: Settle; readTemplate: TemplateReader };
+
 /**
  * One attempt at one result, from the claim to the settle. Never throws: what can't be settled is logged, and the heartbeat
  * that stops with this attempt brings the result to another worker.
@@ -33,7 +36,7 @@ export type Settle = (settlement: Settlement) => Promise<SettleOutcome>;
  * @param stop fires with a StopReason
  */
 export async function runAttempt(
-  deps: AttemptDeps & { settle: Settle },
+  deps: AttemptParts,
   claim: Claim,
   job: HeldJob,
   stop: AbortSignal,
@@ -46,11 +49,11 @@ export async function runAttempt(
 }
 
 /** How the extraction ended, or undefined if the claim was lost meanwhile and there is nothing to say any more. */
-async function extract(deps: AttemptDeps, claim: Claim, stop: AbortSignal, log: Logger): Promise<Ending | undefined> {
+async function extract(deps: AttemptParts, claim: Claim, stop: AbortSignal, log: Logger): Promise<Ending | undefined> {
   const time = startTimeLimit(deps.extractionTimeoutMs);
   const signal = AbortSignal.any([stop, time.signal]);
   try {
-    const template = await orAborted(getTemplate(deps.sql, claim.templateId), signal);
+    const template = await orAborted(deps.readTemplate(claim.templateId), signal);
     if (template === undefined) throw permanent('template_missing', 'The template of this task is gone.');
     const content = await orAborted(readContent(deps.sql, claim.storageKey), signal);
     if (content === undefined) throw permanent('document_missing', 'The document was deleted before it was read.');

@@ -4,6 +4,7 @@ import { inTransaction } from '../../src/db.ts';
 import { closeTasks } from '../../src/tasks/close-tasks.ts';
 import { getTask } from '../../src/tasks/read-tasks.ts';
 import { retryTask } from '../../src/tasks/retry-task.ts';
+import { SCATTER } from '../../src/tasks/scatter.ts';
 import { settleResult } from '../../src/tasks/settle-result.ts';
 import { NO_LIMITS } from '../../src/tasks/task.ts';
 import { limits, makeTask, openTestBench, takeResult } from '../support/fixtures.ts';
@@ -11,7 +12,7 @@ import { openGate } from './model/gate.ts';
 
 const bench = await openTestBench(import.meta.url);
 const { sql, boss } = bench;
-const gate = await openGate(bench);
+const gate = await openGate(bench, SCATTER);
 
 const close = async (connection = sql) =>
   (await inTransaction(connection, (tx) => closeTasks(tx, { limit: 10 }))).length;
