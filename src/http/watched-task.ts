@@ -9,16 +9,20 @@ const MAX_EXTRACTING = 200;
 /** A task that was closed or opened between two statements is read again. */
 const MAX_TRIES = 5;
 
-/** Reads a task for its live streams, in the words of the API: one statement, and more only for a snapshot and at the end. */
+/** Reads a task for its live streams, in the words of the API: its counts, and more only for a snapshot and at the end. */
 export function watchedTaskReader(sql: Sql): ReadWatchedTask {
   const readOnce: ReadWatchedTask = async (taskId, wanted) => {
-    const status = wanted.details ? await readStatus(sql, taskId) : await readProgress(sql, taskId);
-    const { taskId: id, status: word, statusReason, progress, ...more } = status;
-    const isOpen = word === 'processing';
-    const closedAtMs = isOpen ? undefined : await readClosedAtMs(taskId);
-    const extracting = wanted.details && isOpen ? await readExtracting(taskId) : [];
-    const details = wanted.details ? { ...more, extracting } : undefined;
-    return { progress: { taskId: id, status: word, statusReason, progress }, closedAtMs, details };
+    const { progress, details } = wanted.details ? await readDetailed(taskId) : await readPlain(taskId);
+    const closedAtMs = progress.status === 'processing' ? undefined : await readClosedAtMs(taskId);
+    return { progress, closedAtMs, details };
+  };
+
+  const readPlain = async (taskId: string) => ({ progress: await readProgress(sql, taskId), details: undefined });
+
+  const readDetailed = async (taskId: string) => {
+    const { usage, paused, ...progress } = await readStatus(sql, taskId);
+    const extracting = progress.status === 'processing' ? await readExtracting(taskId) : [];
+    return { progress, details: { usage, paused, extracting } };
   };
 
   const readClosedAtMs = async (taskId: string): Promise<number> => {
