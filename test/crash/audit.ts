@@ -64,9 +64,14 @@ const RULES: Record<string, string> = {
     where task_status <> 'processing'
       and not exists (select 1 from audit.task_change t where t.task_id = c.task_id and t.tx = c.tx)`,
   'a task took a step that there is not, or its end moved': `
-    select * from audit.task_change
+    select * from audit.task_change c
     where (before, after) not in (
-      ('processing', 'completed'), ('processing', 'cancelled'), ('completed', 'processing'), ('cancelled', 'processing'))`,
+      ('processing', 'completed'), ('processing', 'cancelled'), ('processing', 'failed'),
+      ('completed', 'processing'), ('cancelled', 'processing'), ('failed', 'processing'))
+      -- A cancel ends results, which closes a fan-out task that has no others: nobody else ever sees that.
+      and not ((before, after) = ('completed', 'cancelled') and exists (
+        select 1 from audit.task_change b
+        where b.task_id = c.task_id and b.tx = c.tx and b.seq < c.seq and (b.before, b.after) = ('processing', 'completed')))`,
   'a task was closed while results were open': `
     select * from audit.task_change where after = 'completed' and open_results > 0`,
   'a task was not closed exactly once more often than it was reopened': `
@@ -80,11 +85,34 @@ const RULES: Record<string, string> = {
     select t.id, t.status, t.total_count, count(r.id) as results,
       count(*) filter (where r.status in ('pending', 'extracting')) as open
     from asl_schema.extraction_task t left join asl_schema.extraction_result r on r.task_id = t.id
-    group by t.id
-    having t.status = 'processing' or t.total_count <> count(r.id)
+    left join asl_schema.fanout_tally y on y.task_id = t.id
+    group by t.id, y.task_id
+    having t.status = 'processing'
+      or ((t.mode = 'scatter' or y.expected_count is not null) and t.total_count is distinct from count(r.id))
       or count(*) filter (where r.status in ('pending', 'extracting')) > 0`,
+  'a tally does not say what the rows say, or a task was completed before its results were all made': `
+    select t.id, t.status, t.total_count, y.*, count(r.id) as results
+    from asl_schema.extraction_task t
+    left join asl_schema.fanout_tally y on y.task_id = t.id
+    left join asl_schema.fanout_expansion e on e.task_id = t.id
+    left join asl_schema.extraction_result r on r.task_id = t.id
+    where t.mode = 'fanout'
+    group by t.id, y.task_id, e.task_id
+    having (y.added_count, y.success_count, y.failed_count, y.cancelled_count, e.next_position) is distinct from (
+        count(r.id), count(*) filter (where r.status = 'completed'), count(*) filter (where r.status = 'error'),
+        count(*) filter (where r.status = 'cancelled'), count(r.id))
+      or y.expected_count <> y.added_count
+      or (t.status = 'completed' and y.expected_count is null)`,
+  'a document has two results in one task': `
+    select task_id, document_id, count(*) from asl_schema.extraction_result
+    group by task_id, document_id having count(*) > 1`,
+  'a result has two live jobs, or a task two live managers': `
+    select name, data, count(*) from pgboss.job
+    where name like 'asl_extract%' and state in ('created', 'retry', 'active')
+    group by name, data having count(*) > 1`,
   'a job is live that nobody needs': `
-    select id, state, data, retry_count from pgboss.job where state in ('created', 'retry', 'active')`,
+    select id, name, state, data, retry_count from pgboss.job
+    where name like 'asl_extract%' and state in ('created', 'retry', 'active')`,
   'the history of a result does not agree with its row': `
     select r.id, r.filename, r.status, r.attempt, r.failed_attempts, r.error_code, json_agg(a.outcome order by a.attempt) as outcomes
     from asl_schema.extraction_result r
@@ -131,7 +159,8 @@ export async function isAtRest(sql: Sql): Promise<boolean> {
     select
       not exists (select 1 from asl_schema.extraction_task where status = 'processing')
       and not exists (select 1 from asl_schema.extraction_result where status in ('pending', 'extracting'))
-      and not exists (select 1 from pgboss.job where state in ('created', 'retry', 'active')) as rest`;
+      and not exists (
+        select 1 from pgboss.job where name like 'asl_extract%' and state in ('created', 'retry', 'active')) as rest`;
   return row?.rest === true;
 }
 

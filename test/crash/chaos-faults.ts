@@ -7,7 +7,7 @@ import { createTask } from '../../src/tasks/create-task.ts';
 import { retryTask } from '../../src/tasks/retry-task.ts';
 import { NO_LIMITS, type TaskLimits } from '../../src/tasks/task.ts';
 import { makeNamedDocuments, TRIAL_TEMPLATE_ID } from '../support/fixtures.ts';
-import { type Plan, type StepKind, TASKS } from './chaos-plan.ts';
+import { type Plan, SHAPES, type StepKind, TASKS } from './chaos-plan.ts';
 import { type CrashProcess, startCrashProcess } from './process.ts';
 
 /** A place for one process after the other. */
@@ -79,6 +79,7 @@ export async function create(chaos: Chaos, step: number): Promise<string | undef
   const { sql, boss, plan } = chaos;
   const papers = Math.round(plan.number(1, 40, 'papers', step));
   const kind = plan.choice(TASKS, 'task', step);
+  const shape = plan.choice(SHAPES, 'shape', step);
   const names = Array.from({ length: papers }, (_, i) => `task-${step}-paper-${i}.txt`);
   const projectId = `chaos-${step}`;
   const documentIds = await makeNamedDocuments(sql, projectId, names);
@@ -86,9 +87,17 @@ export async function create(chaos: Chaos, step: number): Promise<string | undef
   if (kind === 'deadline') limits.deadlineAt = new Date(Date.now() + plan.number(500, 8000, 'deadline', step));
   if (kind === 'failure count') limits.maxFailedCount = Math.round(plan.number(0, 3, 'failures', step));
   if (kind === 'failure percent') limits.maxFailedPercent = plan.number(0, 20, 'failures', step);
-  const request = { projectId, templateId: TRIAL_TEMPLATE_ID, documentIds, idempotencyKey: projectId, limits };
+  const request = {
+    mode: shape === 'scatter' ? ('scatter' as const) : ('fanout' as const),
+    projectId,
+    templateId: TRIAL_TEMPLATE_ID,
+    documentIds: shape === 'fan-out by project' ? null : documentIds,
+    idempotencyKey: projectId,
+    limits,
+  };
   const created = await createTask(sql, boss, request, chaos.limits);
   count(chaos, `task: ${kind}`);
+  count(chaos, `task: ${shape}`);
   if (created.outcome === 'created') return created.task.taskId;
   chaos.faults.push(`a create was answered ${created.outcome}`);
   return undefined;
@@ -111,7 +120,7 @@ async function onTask(chaos: Chaos, kind: 'cancel' | 'retry', step: number): Pro
     where ${
       kind === 'cancel'
         ? sql`t.status = 'processing'`
-        : sql`exists (
+        : sql`t.status in ('cancelled', 'failed') or exists (
             select 1 from asl_schema.extraction_result r where r.task_id = t.id and r.status in ('error', 'cancelled'))`
     }
     order by t.id`;

@@ -76,5 +76,8 @@ export const stepOf = (plan: Plan, step: number): Step => ({
   waitMs: plan.number(100, 900, 'wait', step),
 });
 
+/** In which mode, and whether it names its documents or is about all of its project. */
+export const SHAPES = { scatter: 3, 'fan-out by list': 2, 'fan-out by project': 2 };
+
 /** The kinds of tasks: with time enough and too little, with few failures allowed and with any. */
 export const TASKS = { plain: 6, deadline: 2, 'failure count': 1, 'failure percent': 1 };

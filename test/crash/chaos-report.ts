@@ -30,7 +30,9 @@ export async function wrongValues({ sql, plan }: Chaos): Promise<string[]> {
     from asl_schema.extraction_result
     where error_code not in (
       'pdf_invalid', 'server_busy', 'extraction_timeout', 'worker_lost', 'deadline_exceeded')`;
+  const failed = await sql`select * from asl_schema.extraction_task where status = 'failed'`;
   return [
+    ...say('a task failed, and nobody failed it', [...failed]),
     ...say('a value is not of the attempt that it is stored for', [...strays]),
     ...say('a result ended otherwise than its attempt', others),
     ...say('an error that nobody caused', [...unexpected]),

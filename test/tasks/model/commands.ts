@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { NO_LIMITS, type TaskLimits } from '../../../src/tasks/task.ts';
+import { NO_LIMITS, type TaskLimits, type TaskModeName } from '../../../src/tasks/task.ts';
 import { checkAnswers, FULL_ROUND } from './expectations.ts';
 import type { Gate } from './gate.ts';
 import { MAX_ATTEMPTS } from './limits.ts';
@@ -14,10 +14,13 @@ export type Command = fc.AsyncCommand<World, Real>;
 /** Does one step and checks everything: the step against the tables before it, then the tables as they are. */
 export async function step(real: Real, run: () => Promise<Event[]>, alone: boolean): Promise<void> {
   const { world } = real;
-  const { sql } = real.bench;
-  const before = world.tables ?? (await readTables(sql));
+  const { bench, mode } = real;
+  const before = world.tables ?? (await readTables(bench.sql, mode));
   const events = await run();
-  const [after, rules] = await Promise.all([readTables(sql), findBrokenRules(sql, { maxAttempts: MAX_ATTEMPTS })]);
+  const [after, rules] = await Promise.all([
+    readTables(bench.sql, mode),
+    findBrokenRules(bench.sql, { maxAttempts: MAX_ATTEMPTS, mode }),
+  ]);
   for (const { resultId } of events.filter((event) => event.event === 'backdate')) {
     world.backdated.add(`${resultId}#${after.results.get(resultId)?.attempt}`);
   }
@@ -39,6 +42,28 @@ export class Alone implements Command {
   check = (world: World): boolean => isPossible(world, this.operation);
   run = (_: World, real: Real): Promise<void> => step(real, () => perform(real, this.operation), true);
   toString = (): string => `alone ${show(this.operation)}`;
+}
+
+/** A manager makes all results that there are still to make. */
+export async function expandAll(world: World, real: Real): Promise<void> {
+  const take: Operation = { do: 'expand', worker: 'A', takes: true, which: 0 };
+  const isWaiting = (): boolean =>
+    [...(world.tables?.managerJobs.values() ?? [])].some(({ live, state }) => live && state !== 'active');
+  while (isWaiting()) {
+    await new Alone(take).run(world, real);
+    const held = world.workers.A.expanding.at(-1);
+    while (held !== undefined && world.tables?.managerJobs.get(held.job.id)?.state === 'active') {
+      await new Alone({ ...take, takes: false }).run(world, real);
+    }
+  }
+}
+
+/** A create, and all chunks of its manager after it. */
+class Expanded extends Alone {
+  override run = async (world: World, real: Real): Promise<void> => {
+    await step(real, () => perform(real, this.operation), true);
+    await expandAll(world, real);
+  };
 }
 
 /** Two operations at the same moment, on connections of their own. Who comes first is the database's to say. */
@@ -88,6 +113,10 @@ function isPossible(world: World, operation: Operation): boolean {
     case 'check':
     case 'beat':
       return world.workers[operation.worker].held.length > 0;
+    case 'expand':
+      return operation.takes || world.workers[operation.worker].expanding.length > 0;
+    case 'giveUp':
+      return world.workers[operation.worker].expanding.length > 0;
     case 'backdate':
       return world.hasClaims();
     case 'cancel':
@@ -119,12 +148,15 @@ export const limits: fc.Arbitrary<TaskLimits> = fc.oneof(
   },
 );
 
-export const create: fc.Arbitrary<Operation & { do: 'create' }> = fc.record({
-  do: fc.constant('create'),
+type Create = Operation & { do: 'create' };
+const request = {
+  do: fc.constant('create' as const),
   key: nullOr('key-1', 'key-2'),
   documents: fc.nat({ max: 6 }),
   limits,
-});
+};
+export const create = (mode: TaskModeName): fc.Arbitrary<Create> =>
+  mode === 'scatter' ? fc.record(request) : fc.record({ ...request, whole: fc.boolean() });
 const settle: fc.Arbitrary<Operation> = fc.record({
   do: fc.constant('settle'),
   worker,
@@ -141,8 +173,15 @@ type Chosen = 'lapse' | 'destroy' | 'cancelJob' | 'cancel' | 'delete' | 'progres
 const one = (name: Chosen, max: number): fc.Arbitrary<Operation> =>
   fc.record({ do: fc.constant(name), which: fc.nat({ max }) });
 
-const operation: fc.Arbitrary<Operation> = fc.oneof(
-  { weight: 4, arbitrary: create },
+/** What only managers do. `takes` more often than not: a chunk by a task's own manager. */
+export const expand: fc.Arbitrary<Operation> = fc.record({
+  do: fc.constant('expand'),
+  worker,
+  takes: fc.boolean(),
+  which: fc.nat({ max: 2 }),
+});
+
+const shared = [
   { weight: 14, arbitrary: fc.record({ do: fc.constant('take'), worker, count }) },
   { weight: 2, arbitrary: fc.record({ do: fc.constant('fetch'), worker, count }) },
   { weight: 6, arbitrary: fc.record({ do: fc.constant('claim'), worker, which, count }) },
@@ -160,23 +199,35 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
     arbitrary: fc.record({ do: fc.constant('round'), limit: fc.constantFrom(FULL_ROUND, 3, 1) }),
   },
   { weight: 2, arbitrary: fc.record({ do: fc.constantFrom('check', 'beat'), worker }) },
-);
+] satisfies fc.WeightedArbitrary<Operation>[];
+const operationOf = (mode: TaskModeName): fc.Arbitrary<Operation> =>
+  fc.oneof(
+    { weight: 4, arbitrary: create(mode) },
+    ...shared,
+    { weight: mode === 'fanout' ? 16 : 0, arbitrary: expand },
+    {
+      weight: mode === 'fanout' ? 1 : 0,
+      arbitrary: fc.record({ do: fc.constant('giveUp'), worker, which: fc.nat({ max: 2 }) }),
+    },
+  );
 const handOfTime: fc.Arbitrary<Operation> = fc.record({
   do: fc.constantFrom('backdate', 'age', 'overdue'),
   which,
 });
 
-const alone = fc.oneof({ weight: 8, arbitrary: operation }, { weight: 1, arbitrary: handOfTime });
-const overtaken = fc.tuple(operation, fc.integer({ min: 1, max: 40 }), operation);
-
 /** A run: up to 60 steps, half of them two operations at once. `replayPath` is what a failure printed. */
-export const commands = (replayPath?: string) =>
-  fc.commands(
+export const commands = (mode: TaskModeName, replayPath?: string) => {
+  const operation = operationOf(mode);
+  const alone = fc.oneof({ weight: 8, arbitrary: operation }, { weight: 1, arbitrary: handOfTime });
+  const overtaken = fc.tuple(operation, fc.integer({ min: 1, max: 40 }), operation);
+  return fc.commands(
     [
       alone.map((operation) => new Alone(operation)),
       alone.map((operation) => new Alone(operation)),
+      ...(mode === 'fanout' ? [create(mode).map((operation) => new Expanded(operation))] : []),
       fc.tuple(operation, operation).map((both) => new Together(both)),
       overtaken.map(([held, atRow, meanwhile]) => new Overtaken(held, atRow, [meanwhile])),
     ],
     { maxCommands: 60, size: 'max', ...(replayPath ? { replayPath } : {}) },
   );
+};

@@ -1,7 +1,8 @@
 import { after } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect, type Sql } from '../../../src/db.ts';
-import { EXTRACT_QUEUE } from '../../../src/queue.ts';
+import { MANAGER_QUEUE } from '../../../src/queue.ts';
+import type { TaskMode } from '../../../src/tasks/task-mode.ts';
 import type { TestBench } from '../../support/fixtures.ts';
 
 /**
@@ -21,8 +22,8 @@ export type Gate = {
 const LOCK = 7_531;
 
 /** Puts the gate into the bench's database. Leaves nothing in the server: the role is one that every PostgreSQL has. */
-export async function openGate({ sql, url, boss }: TestBench): Promise<Gate> {
-  const queue = await boss.getQueue(EXTRACT_QUEUE);
+export async function openGate({ sql, url, boss }: TestBench, mode: TaskMode): Promise<Gate> {
+  const queues = await Promise.all([mode.queue, MANAGER_QUEUE].map((name) => boss.getQueue(name)));
   await sql.unsafe(`
     create schema gate;
     create function gate.pass() returns boolean language plpgsql volatile as $$
@@ -43,8 +44,10 @@ export async function openGate({ sql, url, boss }: TestBench): Promise<Gate> {
     'asl_schema.extraction_result',
     'asl_schema.extraction_attempt',
     'asl_schema.aggregator_tick',
+    'asl_schema.fanout_tally',
+    'asl_schema.fanout_expansion',
     'pgboss.job',
-    `pgboss.${queue?.table}`,
+    ...queues.map((queue) => `pgboss.${queue?.table}`),
   ]) {
     await sql`alter table ${sql(table)} enable row level security`;
     await sql`create policy gate on ${sql(table)} using (gate.pass())`;

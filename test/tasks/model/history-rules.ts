@@ -10,7 +10,8 @@ export function checkAttempts({ world, events, before, after }: Step): void {
     if (verdict !== undefined) {
       return now.outcome === (verdict.outcome === 'pending' ? verdict.ending.kind : verdict.outcome);
     }
-    if (now.outcome === 'cancelled') return round || eventsOf(events, 'cancel').length > 0;
+    if (now.outcome === 'cancelled')
+      return round || eventsOf(events, 'cancel').length + eventsOf(events, 'giveUp').length > 0;
     const takenOver = eventsOf(events, 'claim').some(
       ({ outcome }) => /claimed|exhausted/.test(outcome.outcome) && outcome.resultId === now.resultId,
     );

@@ -1,22 +1,25 @@
 import assert from 'node:assert/strict';
-import { EXTRACT_QUEUE, on, touchJobs } from '../../../src/queue.ts';
+import { MANAGER_QUEUE, on, type ResultQueue, touchJobs } from '../../../src/queue.ts';
 import { cancelTask } from '../../../src/tasks/cancel-task.ts';
 import { checkClaims } from '../../../src/tasks/check-claims.ts';
 import { createTask } from '../../../src/tasks/create-task.ts';
 import { deleteExpiredTasks, deleteTask } from '../../../src/tasks/delete-task.ts';
 import { retryTask } from '../../../src/tasks/retry-task.ts';
-import type { Ending } from '../../../src/tasks/settle-result.ts';
+import type { Ending } from '../../../src/tasks/settlement.ts';
 import { sweepTasks } from '../../../src/tasks/sweep-tasks.ts';
 import type { TaskLimits } from '../../../src/tasks/task.ts';
-import { taskProgress } from '../../../src/tasks/task-progress.ts';
 import { fetchDeliveries, lapseHeartbeat, TRIAL_TEMPLATE_ID } from '../../support/fixtures.ts';
-import { jobLimits, PROJECT, STALE_AFTER_MS } from './limits.ts';
+import { jobLimits, PROJECT, projectOf, STALE_AFTER_MS } from './limits.ts';
+import { expand, giveUp, rememberResults } from './manager-operations.ts';
 import { chooseDeliveries, claim, refusal, settle } from './worker-operations.ts';
 import { type Event, type Ground, pick, type Request, type WorkerName } from './world.ts';
 
 /** One of the operations that can be at work at the same time; `which` chooses among what there is when it begins. */
 export type Operation =
   | ({ do: 'create' } & Request)
+  /** A manager's, in fan-out mode: with a task that it takes from the queue, or with one that it was once given. */
+  | { do: 'expand'; worker: WorkerName; takes: boolean; which: number }
+  | { do: 'giveUp'; worker: WorkerName; which: number }
   | { do: 'take' | 'fetch'; worker: WorkerName; count: number }
   | { do: 'claim'; worker: WorkerName; which: number; count: number }
   | { do: 'settle'; worker: WorkerName; which: number; kind: Ending['kind'] }
@@ -34,10 +37,14 @@ type TaskOperation =
 
 /** Does it, keeps what the run must remember, and says what it was answered. Nothing happens if there is nothing to choose. */
 export async function perform(ground: Ground, operation: Operation): Promise<Event[]> {
-  const { sql, boss, bench, world } = ground;
+  const { sql, boss, bench, mode, world } = ground;
   switch (operation.do) {
     case 'create':
       return [await create(ground, operation)];
+    case 'expand':
+      return await expand(ground, operation);
+    case 'giveUp':
+      return await giveUp(ground, operation);
     case 'take': {
       const fetched = await fetchDeliveries({ ...bench, sql }, operation.count);
       const events = await claim(ground, operation.worker, fetched, true);
@@ -63,22 +70,23 @@ export async function perform(ground: Ground, operation: Operation): Promise<Eve
     case 'beat': {
       const { held } = world.workers[operation.worker];
       const jobs = held.map(({ job }) => job);
-      return [{ event: 'beat', held: [...held], alive: await touchJobs(boss, sql, EXTRACT_QUEUE, jobs) }];
+      return [{ event: 'beat', held: [...held], alive: await touchJobs(boss, sql, mode.queue, jobs) }];
     }
     case 'lapse': {
-      const jobId = await chooseJob(ground, operation.which, ['active']);
-      if (jobId === undefined) return [];
-      await lapseHeartbeat(bench, jobId);
-      return [{ event: 'lapse', jobId }];
+      const job = await chooseJob(ground, operation.which, ['active']);
+      if (job === undefined) return [];
+      await lapseHeartbeat({ ...bench, mode: { ...mode, queue: job.queue } }, job.id);
+      return [{ event: 'lapse', jobId: job.id }];
     }
     case 'destroy':
     case 'cancelJob': {
-      const jobId = await chooseJob(ground, operation.which, ['created', 'retry', 'active']);
-      if (jobId === undefined) return [];
-      world.destroyed.add(jobId);
-      if (operation.do === 'destroy') await boss.deleteJob(EXTRACT_QUEUE, jobId, on(sql));
-      else await boss.cancel(EXTRACT_QUEUE, jobId, on(sql));
-      return [{ event: 'destroy', jobId }];
+      const job = await chooseJob(ground, operation.which, ['created', 'retry', 'active']);
+      if (job === undefined) return [];
+      world.destroyed.add(job.id);
+      if (job.taskId !== null) world.destroyedManagers.add(job.taskId);
+      if (operation.do === 'destroy') await boss.deleteJob(job.queue, job.id, on(sql));
+      else await boss.cancel(job.queue, job.id, on(sql));
+      return [{ event: 'destroy', jobId: job.id }];
     }
     case 'backdate': {
       const rows = await sql<{ id: string }[]>`
@@ -108,7 +116,7 @@ export async function perform(ground: Ground, operation: Operation): Promise<Eve
     }
     case 'round': {
       const { limit } = operation;
-      const options = { intervalMs: 0, staleAfterMs: STALE_AFTER_MS, limit, sweeper: 'test' };
+      const options = { mode, intervalMs: 0, staleAfterMs: STALE_AFTER_MS, limit, sweeper: 'test' };
       return [{ event: 'round', limit, outcome: await sweepTasks(sql, boss, options) }];
     }
     case 'expire': {
@@ -126,7 +134,7 @@ export async function perform(ground: Ground, operation: Operation): Promise<Eve
   }
 }
 
-async function onTask({ sql, boss, world }: Ground, operation: TaskOperation, taskId: string): Promise<Event[]> {
+async function onTask({ sql, boss, mode, world }: Ground, operation: TaskOperation, taskId: string): Promise<Event[]> {
   if (operation.do === 'cancel') return [{ event: 'cancel', taskId, outcome: await cancelTask(sql, boss, taskId) }];
   if (operation.do === 'delete') return [{ event: 'delete', taskId, outcome: await deleteTask(sql, taskId) }];
   if (operation.do === 'retry') {
@@ -136,23 +144,26 @@ async function onTask({ sql, boss, world }: Ground, operation: TaskOperation, ta
     const outcome = await retryTask(sql, boss, request, jobLimits).catch((error) => ({ outcome: refusal(error) }));
     return [{ event: 'retry', taskId, resultIds: request.resultIds, limits: newLimits, outcome }];
   }
-  const state = await taskProgress(sql, taskId);
+  const state = await mode.progress(sql, taskId);
   if (state === undefined) return [];
   const { total, success, failed, cancelled, pending, extracting, percent } = state.progress;
   assert.equal(success + failed + cancelled + pending + extracting, total, 'counts add up at every moment');
-  assert.equal(percent === 100, pending + extracting === 0, '100 % is said of what has ended, and of nothing else');
+  const ended = pending + extracting === 0 && state.expanding !== true;
+  assert.equal(percent === 100, ended, '100 % is said of what has ended, and of nothing else');
   return [];
 }
 
-async function create({ sql, boss, documentIds, world }: Ground, request: Request): Promise<Event> {
-  const { key: idempotencyKey, documents, limits: taskLimits } = request;
+async function create(ground: Ground, request: Request): Promise<Event> {
+  const { sql, boss, mode, documentIds, world } = ground;
+  const { key: idempotencyKey, documents, limits: taskLimits, whole = false } = request;
   const made = await createTask(
     sql,
     boss,
     {
-      projectId: PROJECT,
+      mode: mode.name,
+      projectId: whole ? projectOf(documents) : PROJECT,
       templateId: TRIAL_TEMPLATE_ID,
-      documentIds: documentIds.slice(0, documents),
+      documentIds: whole ? null : documentIds.slice(0, documents),
       idempotencyKey,
       limits: taskLimits,
     },
@@ -162,15 +173,19 @@ async function create({ sql, boss, documentIds, world }: Ground, request: Reques
   if (taskId !== undefined && made.outcome === 'created') {
     world.taskIds.push(taskId);
     world.requests.set(taskId, request);
-    const rows = await sql<{ id: string }[]>`
-      select id from asl_schema.extraction_result where task_id = ${taskId} order by id`;
-    world.resultIds.push(...rows.map((row) => row.id));
+    await rememberResults(ground, taskId);
   }
   return { event: 'create', request, outcome: made.outcome, taskId };
 }
 
-async function chooseJob({ sql }: Ground, which: number, states: string[]): Promise<string | undefined> {
-  const jobs = await sql<{ id: string }[]>`
-    select id from pgboss.job where name = ${EXTRACT_QUEUE} and state::text = any(${states}) order by created_on, id`;
-  return pick(jobs, which)?.id;
+/** `taskId` of a manager's job; its queue is one of results to whom only its name matters. */
+type ChosenJob = { id: string; queue: ResultQueue; taskId: string | null };
+
+async function chooseJob({ sql, mode }: Ground, which: number, states: string[]): Promise<ChosenJob | undefined> {
+  const jobs = await sql<ChosenJob[]>`
+    select id, name as queue, case when name = ${MANAGER_QUEUE} then data ->> 'taskId' end as "taskId"
+    from pgboss.job
+    where name in (${mode.queue}, ${MANAGER_QUEUE}) and state::text = any(${states})
+    order by created_on, id`;
+  return pick(jobs, which);
 }

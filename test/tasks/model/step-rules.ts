@@ -1,3 +1,4 @@
+import { checkExpansion, hasLostManager, reopens } from './fanout-rules.ts';
 import { checkAttempts, checkJobs, checkPromises } from './history-rules.ts';
 import { attemptKey, isOpen, type ResultRow, type Tables, type TaskRow } from './tables.ts';
 import { broken, type Event, eventsOf, type World } from './world.ts';
@@ -19,6 +20,7 @@ export function checkStep(step: Step): void {
   checkAttempts(step);
   checkPromises(step);
   checkJobs(step);
+  checkExpansion(step);
 }
 
 function noteClaims({ world, events }: Step): void {
@@ -76,35 +78,40 @@ function checkClosings({ events, before, after }: Step): void {
     0,
   );
   const gone = (id: string): boolean => !after.tasks.has(id);
-  const reopened = eventsOf(events, 'retry').some(
-    ({ outcome }) => outcome.outcome === 'retried' && outcome.retried > 0,
-  );
+  const reopened = eventsOf(events, 'retry').some((event) => reopens(event, before));
   const created = eventsOf(events, 'create').length > 0;
   if (reopened || created || [...before.tasks.keys()].some(gone)) return;
   const closed = [...after.tasks.values()].filter(
     ({ id, status }) => status === 'completed' && before.tasks.get(id)?.status === 'processing',
   );
-  if (closed.length !== said) broken('a task is closed once, by one', { closed, events });
+  // In fan-out mode whoever ends the last result closes its task, and a round only what nobody else has closed.
+  const settlesClose = after.tallies.size > 0;
+  if (settlesClose ? closed.length < said : closed.length !== said)
+    broken('a task is closed once, by one', { closed, events });
 }
 
-function checkTaskChange({ events, after }: Step, row: TaskRow, now: TaskRow): void {
-  if (row.total !== now.total) broken('the total of a task never changes', { row, now });
-  const retried = eventsOf(events, 'retry').some(
-    ({ taskId, outcome }) => taskId === row.id && outcome.outcome === 'retried' && outcome.retried > 0,
-  );
+function checkTaskChange({ world, events, before, after }: Step, row: TaskRow, now: TaskRow): void {
+  if (row.total !== null && row.total !== now.total) broken('the total of a task never changes', { row, now });
+  const retried = eventsOf(events, 'retry').some((event) => event.taskId === row.id && reopens(event, before));
   const aged = eventsOf(events, 'age').some((event) => event.taskId === row.id);
   const round = eventsOf(events, 'round').length > 0;
   const cancelled = eventsOf(events, 'cancel').some((event) => event.taskId === row.id);
   if (row.status !== 'processing' && !retried && !aged) broken('a closed task is never touched again', { row, now });
+  const endings = eventsOf(events, 'settle').some(({ held }) => held.claim.taskId === row.id);
+  const exhausted = eventsOf(events, 'claim').some(({ outcome }) => outcome.taskId === row.id);
+  const expanded = eventsOf(events, 'expand').some(({ held }) => held.taskId === row.id);
+  const counted = after.tallies.has(row.id) && (endings || exhausted || expanded);
+  const givenUp = eventsOf(events, 'giveUp').some(({ held }) => held.taskId === row.id);
   const errors = [...after.results.values()].filter((r) => r.taskId === row.id && r.status === 'error').length;
   const allowed: Record<string, boolean> = {
     'processing null': retried || row.reason === null,
     // Its results have ended, and the close comes with a later round because this one's limit was used up.
     'processing deadline_exceeded': (round || row.reason === 'deadline_exceeded') && now.overdue,
-    'completed null': round || aged,
-    'completed deadline_exceeded': (round && now.overdue) || aged,
+    'completed null': round || counted || aged,
+    'completed deadline_exceeded': ((round || counted) && now.overdue) || aged,
     'cancelled cancelled_by_user': cancelled || aged,
     'cancelled failure_threshold': (round && now.failureLimit !== null && errors > now.failureLimit) || aged,
+    'failed expansion_failed': (round && hasLostManager(world, before, row.id)) || givenUp || aged,
   };
   if (!allowed[`${now.status} ${now.reason}`])
     broken('a task changes for the reason that it says', { row, now, events });
@@ -163,7 +170,9 @@ function isJustified({ world, events, before, after }: Step, now: ResultRow): bo
   const verdict = world.verdicts.get(key);
   if (now.status === 'completed') return verdict?.outcome === 'completed';
   if (now.status === 'cancelled') {
-    return eventsOf(events, 'cancel').some(({ taskId }) => taskId === now.taskId) || (round && task !== undefined);
+    const givenUp = eventsOf(events, 'giveUp').some(({ held }) => held.taskId === now.taskId);
+    const cancelled = eventsOf(events, 'cancel').some(({ taskId }) => taskId === now.taskId);
+    return cancelled || givenUp || (round && task !== undefined);
   }
   switch (now.code) {
     case 'error':

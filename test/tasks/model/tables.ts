@@ -1,13 +1,16 @@
 import type { Sql } from '../../../src/db.ts';
-import { EXTRACT_QUEUE } from '../../../src/queue.ts';
+import { MANAGER_QUEUE } from '../../../src/queue.ts';
 import type { ResultStatus, TaskStatus } from '../../../src/tasks/task.ts';
+import type { TaskMode } from '../../../src/tasks/task-mode.ts';
+import { findBrokenFanoutRules } from './fanout-rules.ts';
 
 /** `text` is the whole row as PostgreSQL writes it: equal texts are equal rows. */
 export type TaskRow = {
   id: string;
   status: TaskStatus;
   reason: string | null;
-  total: number;
+  /** Null as long as nobody knows it. */
+  total: number | null;
   overdue: boolean;
   /** Closed for longer than the retention. */
   expired: boolean;
@@ -29,7 +32,17 @@ export type ResultRow = {
   text: string;
 };
 export type AttemptRow = { taskId: string; resultId: string; attempt: number; outcome: string | null; text: string };
-export type JobRow = { id: string; resultId: string; state: string; live: boolean; retryCount: number; spent: boolean };
+export type JobRow = {
+  id: string;
+  taskId: string;
+  resultId: string;
+  state: string;
+  live: boolean;
+  retryCount: number;
+  spent: boolean;
+};
+
+export type TallyRow = { taskId: string; expected: number | null; complete: boolean };
 
 /** All tables, while nobody writes to them. */
 export type Tables = {
@@ -38,14 +51,17 @@ export type Tables = {
   /** By `attemptKey`. */
   attempts: Map<string, AttemptRow>;
   jobs: Map<string, JobRow>;
+  /** In fan-out mode, those of managers, and by task what its tally says. */
+  managerJobs: Map<string, JobRow>;
+  tallies: Map<string, TallyRow>;
 };
 
 export const attemptKey = (row: { resultId: string; attempt: number }): string => `${row.resultId}#${row.attempt}`;
 export const isOpen = (row: ResultRow): boolean => row.status === 'pending' || row.status === 'extracting';
 
 /** The present state of all tables. */
-export async function readTables(sql: Sql): Promise<Tables> {
-  const [tasks, results, attempts, jobs] = await Promise.all([
+export async function readTables(sql: Sql, mode: TaskMode): Promise<Tables> {
+  const [tasks, results, attempts, jobs, tallies] = await Promise.all([
     sql<TaskRow[]>`
       select id, status, status_reason as reason, total_count as total, coalesce(deadline_at <= now(), false) as overdue,
         coalesce(completed_at < now() - interval '30 minutes', false) as expired,
@@ -60,23 +76,30 @@ export async function readTables(sql: Sql): Promise<Tables> {
     sql<AttemptRow[]>`
       select task_id as "taskId", result_id as "resultId", attempt, outcome, a::text as text
       from asl_schema.extraction_attempt a`,
-    sql<JobRow[]>`
-      select id, data ->> 'resultId' as "resultId", state, state in ('created', 'retry', 'active') as live,
+    sql<(JobRow & { name: string })[]>`
+      select id, name, data ->> 'taskId' as "taskId", data ->> 'resultId' as "resultId", state, state in ('created', 'retry', 'active') as live,
         retry_count as "retryCount", state = 'failed' and retry_count >= retry_limit as spent
       from pgboss.job
-      where name = ${EXTRACT_QUEUE}
+      where name in (${mode.queue}, ${MANAGER_QUEUE})
       order by id`,
+    sql<TallyRow[]>`
+      select task_id as "taskId", expected_count as expected,
+        coalesce(success_count + failed_count + cancelled_count = expected_count, false) as complete
+      from asl_schema.fanout_tally`,
   ]);
   return {
     tasks: new Map(tasks.map((row) => [row.id, row])),
     results: new Map(results.map((row) => [row.id, row])),
     attempts: new Map(attempts.map((row) => [attemptKey(row), row])),
-    jobs: new Map(jobs.map((row) => [row.id, row])),
+    jobs: new Map(jobs.filter(({ name }) => name === mode.queue).map((row) => [row.id, row])),
+    managerJobs: new Map(jobs.filter(({ name }) => name === MANAGER_QUEUE).map((row) => [row.id, row])),
+    tallies: new Map(tallies.map((row) => [row.taskId, row])),
   };
 }
 
 /** What holds in every state, asked of whole tables: the rules that are broken, and where. */
-export async function findBrokenRules(sql: Sql, options: { maxAttempts: number }): Promise<string[]> {
+export async function findBrokenRules(sql: Sql, options: { maxAttempts: number; mode: TaskMode }): Promise<string[]> {
+  const { mode } = options;
   const broken = await sql<{ rule: string; at: string }[]>`
     with result as (
       select r.*, t.status as task_status
@@ -86,7 +109,7 @@ export async function findBrokenRules(sql: Sql, options: { maxAttempts: number }
     job as (
       select id, state, singleton_key, data ->> 'resultId' as result_id
       from pgboss.job
-      where name = ${EXTRACT_QUEUE} and state in ('created', 'retry', 'active')
+      where name = ${mode.queue} and state in ('created', 'retry', 'active')
     ),
     attempt as (
       select result_id, count(*) as made, max(attempt) as latest, count(*) filter (where outcome is null) as running,
@@ -96,7 +119,7 @@ export async function findBrokenRules(sql: Sql, options: { maxAttempts: number }
     )
     select 'a task has as many results as its total says' as rule, t.id::text as at
     from asl_schema.extraction_task t
-    where t.total_count <> (select count(*) from result r where r.task_id = t.id)
+    where t.mode = 'scatter' and t.total_count <> (select count(*) from result r where r.task_id = t.id)
     union all
     select 'a terminal row, and no other, has an end', id::text from result
     where (status in ('completed', 'error', 'cancelled')) <> (finished_at is not null)
@@ -131,5 +154,6 @@ export async function findBrokenRules(sql: Sql, options: { maxAttempts: number }
     select 'the job of an extracting row has been delivered', r.id::text
     from result r join job j on j.id = r.job_id
     where r.status = 'extracting' and j.state = 'created'`;
-  return broken.map(({ rule, at }) => `${rule}: ${at}`);
+  const more = mode.name === 'fanout' ? await findBrokenFanoutRules(sql) : [];
+  return [...broken, ...more].map(({ rule, at }) => `${rule}: ${at}`);
 }

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
-import { EXTRACT_QUEUE, on } from '../../../src/queue.ts';
+import { on } from '../../../src/queue.ts';
 import { claimResults } from '../../../src/tasks/claim-results.ts';
-import { type Ending, settleResult } from '../../../src/tasks/settle-result.ts';
+import { settleResult } from '../../../src/tasks/settle-result.ts';
+import type { Ending } from '../../../src/tasks/settlement.ts';
 import type { Fetched } from '../../support/fixtures.ts';
 import { jobLimits, MAX_ATTEMPTS } from './limits.ts';
 import type { Operation } from './operations.ts';
@@ -20,13 +21,13 @@ export function chooseDeliveries({ world }: Ground, operation: Extract<Operation
 
 /** As the consumer does; without `completes` it dies before it completes the deliveries that brought it nothing. */
 export async function claim(
-  { sql, boss, world }: Ground,
+  { sql, boss, mode, world }: Ground,
   worker: WorkerName,
   batch: Fetched[],
   completes: boolean,
 ): Promise<Event[]> {
   const deliveries = batch.map(({ delivery }) => delivery);
-  const outcomes = await claimResults(sql, { deliveries, worker, maxAttempts: MAX_ATTEMPTS });
+  const outcomes = await claimResults(sql, { deliveries, worker, maxAttempts: MAX_ATTEMPTS, mode });
   const events = batch.map((fetched, i): Event => {
     const outcome = outcomes[i];
     assert.ok(outcome, 'every delivery has an answer');
@@ -35,12 +36,12 @@ export async function claim(
   });
   // A row that was locked is asked for again, so its delivery is kept.
   const idle = batch.filter((_, i) => /phantom|exhausted/.test(outcomes[i]?.outcome ?? '')).map(({ job }) => job);
-  if (completes && idle.length > 0) await boss.complete(EXTRACT_QUEUE, idle, null, on(sql));
+  if (completes && idle.length > 0) await boss.complete(mode.queue, idle, null, on(sql));
   return events;
 }
 
 export async function settle(ground: Ground, operation: Extract<Operation, { do: 'settle' }>): Promise<Event[]> {
-  const { sql, boss, world } = ground;
+  const { sql, boss, mode, world } = ground;
   const held = pick(world.workers[operation.worker].held, operation.which);
   if (held === undefined) return [];
   const { taskId, resultId, attempt } = held.claim;
@@ -50,7 +51,7 @@ export async function settle(ground: Ground, operation: Extract<Operation, { do:
       ? { kind: 'completed', data: { mark } }
       : { kind: operation.kind, code: operation.kind, message: mark, delayMs: 0 };
   const settlement = { taskId, resultId, attempt, job: held.job, ending };
-  const outcome = await settleResult(sql, boss, settlement, jobLimits).catch(refusal);
+  const outcome = await settleResult(sql, boss, settlement, jobLimits, mode).catch(refusal);
   return [{ event: 'settle', held, ending, outcome }];
 }
 

@@ -1,19 +1,25 @@
 import type { PgBoss } from 'pg-boss';
 import type { Sql } from '../../../src/db.ts';
+import type { ChunkOutcome } from '../../../src/fanout/expand-task.ts';
 import type { CancelOutcome } from '../../../src/tasks/cancel-task.ts';
 import type { ClaimOutcome } from '../../../src/tasks/claim-results.ts';
 import type { CreateTaskOutcome } from '../../../src/tasks/create-task.ts';
 import type { DeleteOutcome } from '../../../src/tasks/delete-task.ts';
 import type { RetryOutcome } from '../../../src/tasks/retry-task.ts';
-import type { Ending, SettleOutcome } from '../../../src/tasks/settle-result.ts';
+import type { SettleOutcome } from '../../../src/tasks/settle-result.ts';
+import type { Ending } from '../../../src/tasks/settlement.ts';
 import type { SweepOutcome } from '../../../src/tasks/sweep-tasks.ts';
 import type { TaskLimits } from '../../../src/tasks/task.ts';
+import type { TaskMode } from '../../../src/tasks/task-mode.ts';
+import type { HeldTask } from '../../support/fanout.ts';
 import type { Fetched, HeldClaim, TestBench } from '../../support/fixtures.ts';
 import type { Tables } from './tables.ts';
 
 /** What an operation was answered; everything that the rules about steps have to judge by. */
 export type Event =
   | { event: 'create'; request: Request; outcome: CreateTaskOutcome['outcome']; taskId: string | undefined }
+  | { event: 'expand'; held: HeldTask; outcome: ChunkOutcome }
+  | { event: 'giveUp'; held: HeldTask }
   | { event: 'claim'; fetched: Fetched; outcome: ClaimOutcome }
   /** `refused`: the queue would not take the job of the next attempt, because this delivery had been given up. */
   | { event: 'settle'; held: HeldClaim; ending: Ending; outcome: SettleOutcome | 'refused' }
@@ -34,7 +40,13 @@ export type Event =
   | { event: 'delete'; taskId: string; outcome: DeleteOutcome }
   | { event: 'expire'; maxResults: number; deleted: number };
 
-export type Request = { key: string | null; documents: number; limits: TaskLimits };
+export type Request = {
+  key: string | null;
+  documents: number;
+  limits: TaskLimits;
+  /** Fan-out: asks for all of a project that has so many documents, and names none. */
+  whole?: boolean;
+};
 
 /** The events of one kind. */
 export type EventOf<K extends Event['event']> = Extract<Event, { event: K }>;
@@ -46,14 +58,15 @@ export type WorkerName = 'A' | 'B';
 export const WORKERS: readonly WorkerName[] = ['A', 'B'];
 
 /** What a worker has ever had in its hands. Nothing leaves it: a late worker is one that comes back to old things. */
-export type Worker = { fetched: Fetched[]; held: HeldClaim[] };
+export type Worker = { fetched: Fetched[]; held: HeldClaim[]; expanding: HeldTask[] };
+const emptyHanded = (): Worker => ({ fetched: [], held: [], expanding: [] });
 
 /**
  * What the run remembers, and the tables can't tell: who was given what, what was promised, and what the run itself has
  * destroyed. The rows themselves are not modelled; rules compare them from step to step.
  */
 export class World {
-  readonly workers: Record<WorkerName, Worker> = { A: { fetched: [], held: [] }, B: { fetched: [], held: [] } };
+  readonly workers: Record<WorkerName, Worker> = { A: emptyHanded(), B: emptyHanded() };
   /** All tasks and results that there ever were, oldest first. */
   readonly taskIds: string[] = [];
   readonly resultIds: string[] = [];
@@ -65,6 +78,8 @@ export class World {
   readonly countedFrom = new Map<string, number>();
   /** Jobs that the run has deleted or cancelled behind the product's back. */
   readonly destroyed = new Set<string>();
+  /** Tasks whose manager's job was one of them. */
+  readonly destroyedManagers = new Set<string>();
   /** Rows, by `attemptKey`, that the run has made look untouched for long. */
   readonly backdated = new Set<string>();
   /** Live jobs of results that have ended, which may be: a sweep, or a settle by a delivery that was given up. */
@@ -82,7 +97,14 @@ export class World {
 }
 
 /** What an operation works on. */
-export type Ground = { sql: Sql; boss: PgBoss; bench: TestBench; documentIds: readonly string[]; world: World };
+export type Ground = {
+  sql: Sql;
+  boss: PgBoss;
+  bench: TestBench;
+  mode: TaskMode;
+  documentIds: readonly string[];
+  world: World;
+};
 
 /** One of a list by a random number: 0 is the newest, so that a shrunk run speaks of recent things. */
 export function pick<T>(list: readonly T[], which: number): T | undefined {
