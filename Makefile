@@ -55,8 +55,8 @@ test: $(installed) ## Run the tests on TEST_DATABASE_URL's server, or DATABASE_U
 chaos: $(installed) ## Random faults for CHAOS_SECONDS (60), repeatable by CHAOS_SEED; checks every invariant at the end
 	@$(run) --test -- node --import tsx test/crash/chaos.ts
 
-bench: $(installed) ## Measure how long it takes to create tasks, on a database of its own
-	@$(run) -- node --import tsx bench/create-task.ts
+bench: $(installed) ## Measure against other engines, on databases of its own; BENCH=full, only=MEASURES, contenders=NAMES
+	@$(run) -- node --import tsx bench/main.ts
 
 check: $(installed) ## Check types, style, and that db/schema.sql is what the migrations make
 	@$(bin) tsc --noEmit
