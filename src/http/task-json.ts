@@ -1,6 +1,5 @@
 import type { Sql } from '../db.ts';
-import { MODES } from '../modes.ts';
-import { readMode } from '../tasks/read-tasks.ts';
+import { readState } from '../modes.ts';
 import type { StatusReason, Task } from '../tasks/task.ts';
 import { taskUsage } from '../tasks/task-progress.ts';
 import { readPauses } from './pauses.ts';
@@ -23,8 +22,7 @@ export function toTaskJson(task: Task) {
 
 /** Where a task stands, as the API shows it. @throws Problem 404 */
 export async function readProgress(sql: Sql, taskId: string) {
-  const mode = await readMode(sql, taskId);
-  const found = mode === undefined ? undefined : await MODES[mode].progress(sql, taskId);
+  const found = await readState(sql, taskId);
   if (found === undefined) throw notFound('task', taskId);
   return { taskId, ...found, statusReason: toReasonJson(found.statusReason) };
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { get, type IncomingMessage } from 'node:http';
-import { type AddressInfo, connect as tcp } from 'node:net';
+import { get, type IncomingMessage, type Server } from 'node:http';
+import { type AddressInfo, type Socket, connect as tcp } from 'node:net';
 import { after, test } from 'node:test';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
@@ -65,10 +65,10 @@ test('a thousand clients of one task cost the database as much as one, and see t
     await openStream(pathOf((await makeTask(bench, 1)).taskId)).then((warm) => warm.untilEvent('snapshot'));
     counted.statements = 0;
     const streams = await Promise.all(Array.from({ length: count }, () => openStream(pathOf(taskId))));
-    await Promise.all(streams.map((stream) => stream.untilEvent('snapshot')));
+    await until('all snapshots', () => streams.every((stream) => stream.events.length > 0), 60_000);
     const connected = counted.statements;
     await live(taskId, 10);
-    await until('all ends', () => streams.every((stream) => stream.ended()), 30_000);
+    await until('all ends', () => streams.every((stream) => stream.ended()), 60_000);
     for (const stream of streams) {
       assert.equal(stream.of('snapshot').length, 1);
       assert.deepEqual(messages(stream), lines(1, 10));
@@ -127,37 +127,63 @@ test('a client whose connection breaks again and again, and that lands in anothe
   assert.deepEqual(resumed, [false, ...Array(11).fill(true)]);
 });
 
-test('a client that does not read is cut off, and costs a bounded piece of memory until then; the others notice nothing', async (t) => {
-  const { port, pathOf, server } = await serve({ stuckMs: 8000, keepBytes: 1024 * 1024 });
-  const { taskId } = await makeTask(bench, 1);
-  const [reading] = (await once(get(pathOf(taskId)), 'response')) as [IncomingMessage];
-  let bytes = 0;
-  reading.on('data', (piece: Buffer) => (bytes += piece.length));
+/** A client that asks for a stream and takes the first byte of it. */
+async function openStuck(port: number, taskId: string): Promise<Socket> {
   const stuck = tcp(port, '127.0.0.1');
   stuck.on('error', () => {});
   stuck.write(`GET /tasks/${taskId}/events HTTP/1.1\r\nHost: x\r\n\r\n`);
   await once(stuck, 'readable');
   stuck.read(1);
-  const connections = (): Promise<number> =>
-    new Promise((resolve) => server.getConnections((_, count) => resolve(count)));
-  assert.equal(await connections(), 2);
+  return stuck;
+}
 
-  const before = usedMegabytes();
-  // Far more than the buffers of the network take.
-  const wanted = 30 * 1024 * 1024;
-  await until('the other to have them', () => {
+/** One that takes everything and keeps nothing but the number of bytes. */
+async function openCounter(url: string): Promise<{ bytes: number; close: () => void }> {
+  const [answer] = (await once(get(url, { agent: false }), 'response')) as [IncomingMessage];
+  const counter = { bytes: 0, close: () => void answer.destroy() };
+  answer.on('data', (piece: Buffer) => (counter.bytes += piece.length));
+  return counter;
+}
+
+const connections = (server: Server): Promise<number> =>
+  new Promise((resolve) => server.getConnections((_, count) => resolve(count)));
+
+/** Says more than the buffers of the network take, and waits until somebody has it. */
+async function sayMegabytes(taskId: string, megabytes: number, reader: { bytes: number }): Promise<void> {
+  const wanted = reader.bytes + megabytes * 1024 * 1024;
+  const enough = (): boolean => {
     for (let i = 0; i < 20; i++) say(taskId, 'x'.repeat(5000));
-    return bytes > wanted;
-  });
+    return reader.bytes > wanted;
+  };
+  await until(`${megabytes} MB to be read`, enough, 120_000);
+}
+
+test('a client that does not read costs a bounded piece of memory', async (t) => {
+  const { port, pathOf, server } = await serve({ stuckMs: 600_000, keepBytes: 1024 * 1024 });
+  const { taskId } = await makeTask(bench, 1);
+  const reading = await openCounter(pathOf(taskId));
+  const stuck = await openStuck(port, taskId);
+  const before = usedMegabytes();
+  await sayMegabytes(taskId, 30, reading);
   const grown = usedMegabytes() - before;
-  assert.equal(await connections(), 2, 'it is still there');
-  assert.ok(grown < 12, `${grown} MB`);
-  await until('the cut', async () => (await connections()) === 1, 20_000);
   t.diagnostic(`${grown.toFixed(1)} MB more after 30 MB of events`);
-  const had = bytes;
+  assert.equal(await connections(server), 2, 'it is still there');
+  assert.ok(grown < 12, `${grown} MB`);
+  reading.close();
+  stuck.destroy();
+});
+
+test('a client that does not read is cut off in the end; the others notice nothing', async () => {
+  const { port, pathOf, server } = await serve({ stuckMs: 1000 });
+  const { taskId } = await makeTask(bench, 1);
+  const reading = await openCounter(pathOf(taskId));
+  const stuck = await openStuck(port, taskId);
+  await sayMegabytes(taskId, 15, reading);
+  await until('the cut', async () => (await connections(server)) === 1, 30_000);
+  const had = reading.bytes;
   say(taskId, 'one more');
-  await until('the other to have one more', () => bytes > had);
-  reading.destroy();
+  await until('the other to have one more', () => reading.bytes > had);
+  reading.close();
   stuck.destroy();
 });
 
@@ -181,9 +207,7 @@ test('a client that leaves, also before it has an answer, leaves nothing behind:
     early.write(`GET /tasks/${taskId}/events HTTP/1.1\r\nHost: x\r\n\r\n`);
     await untilBlocked(sql, 'left join asl_schema.extraction_result');
     early.destroy();
-    await until('that it is gone', async () => {
-      return (await new Promise((resolve) => server.getConnections((_, count) => resolve(count)))) === 0;
-    });
+    await until('that it is gone', async () => (await connections(server)) === 0);
   });
   let quietSinceMs = performance.now();
   let last = -1;
