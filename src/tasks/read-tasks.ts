@@ -1,5 +1,5 @@
 import type { Sql } from '../db.ts';
-import type { Attempt, Task, TaskModeName, TaskResult } from './task.ts';
+import type { Attempt, Task, TaskResult } from './task.ts';
 
 const taskColumns = (sql: Sql) => sql`
   id as "taskId",
@@ -37,15 +37,6 @@ export async function getTask(sql: Sql, taskId: string): Promise<Task | undefine
     from asl_schema.extraction_task
     where id = ${taskId}::uuid`;
   return task;
-}
-
-/** The mode of a task, which never changes, or undefined when there is no such task. */
-export async function readMode(sql: Sql, taskId: string): Promise<TaskModeName | undefined> {
-  const [task] = await sql<{ mode: TaskModeName }[]>`
-    select mode
-    from asl_schema.extraction_task
-    where id = ${taskId}::uuid`;
-  return task?.mode;
 }
 
 /** Tasks, newest first, by keyset: `after` is the last task id of the page before. */

@@ -11,7 +11,7 @@ type Group = {
 };
 
 /**
- * Where a task stands: its status and the exact counts of its results, from one statement and so from one snapshot. In every
+ * Where a scatter task stands: its status and the exact counts of its results, from one statement and so from one snapshot. In every
  * answer pending + extracting + success + failed + cancelled = total.
  *
  * Rides on (task_id, status): an index-only scan over one task's rows, whatever else the table holds.
@@ -27,6 +27,7 @@ export async function taskProgress(sql: Sql | Tx, taskId: string): Promise<TaskS
     from asl_schema.extraction_task t
     left join asl_schema.extraction_result r on r.task_id = t.id
     where t.id = ${taskId}::uuid
+      and t.mode = 'scatter'
     group by t.id, r.status`;
   const [first] = groups;
   if (first === undefined) return undefined;

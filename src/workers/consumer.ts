@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Job, PgBoss } from 'pg-boss';
+import { createContentReader } from '../documents/content-reader.ts';
 import { withLogEvents } from '../events/log-events.ts';
 import type { TaskEvent } from '../events/task-event.ts';
 import { describeError, type Logger } from '../log.ts';
@@ -13,6 +14,7 @@ import { createTemplateReader } from '../templates/template-reader.ts';
 import { claimBatch } from './claim-batch.ts';
 import { type AttemptDeps, runAttempt, type Settle, type StopReason } from './run-attempt.ts';
 import { createSettler } from './settler.ts';
+import { createSlots } from './slots.ts';
 
 export type ConsumerDeps = AttemptDeps & {
   boss: PgBoss;
@@ -56,7 +58,15 @@ type Lane = {
 };
 
 type Exhausted = Extract<ClaimOutcome, { outcome: 'exhausted' }>;
-type Held = { lane: Lane; job: Job<ExtractJob>; claim: Claim; stop: AbortController; done: Promise<void> };
+type Held = {
+  lane: Lane;
+  job: Job<ExtractJob>;
+  claim: Claim;
+  /** Whether it has had a slot. */
+  begun: () => boolean;
+  stop: AbortController;
+  done: Promise<void>;
+};
 
 /** A lock on a row belongs to a statement that is over in milliseconds, or to a process that froze: two seconds tell. */
 const LOCKED_WAIT_MS = 100;
@@ -71,23 +81,38 @@ const WATCH_MS = 1000;
  * Why not `boss.work()`: at batch size 1 it sleeps a whole polling interval after every job, even with a backlog (5 jobs a
  * second with ten workers), and with a larger batch it waits for the slowest job of the batch before it takes another. Here
  * one `fetch` takes as many jobs as there are free slots, each then runs for itself, and a slot that becomes free asks for
- * the next job at once.
+ * the next job at once; or, where extractions are short, finds one that was claimed ahead (slots.ts).
  */
 export function startConsumer(deps: ConsumerDeps): Consumer {
   const held = new Map<string, Held>();
   /** Deliveries whose rows somebody else holds at the moment. */
   const locked = new Set<Promise<void>>();
-  const { sql, boss, limits, slots, log, publish = () => {} } = deps;
+  const { sql, boss, limits, log, publish = () => {} } = deps;
+  const slots = createSlots(deps.slots);
   const lanes = (deps.modes ?? [SCATTER]).map((mode): Lane => {
     return { mode, settle: createSettler({ sql, boss, limits, mode }), mayHoldMore: true };
   });
-  const readTemplate = createTemplateReader(sql);
+  const parts = {
+    ...deps,
+    noteWait: slots.noteWait,
+    readTemplate: createTemplateReader(sql),
+    readContent: createContentReader(sql),
+  };
   let stopping = false;
   /** There was word of work, or it is time for a look: every queue may hold something until it was looked at. */
   let lookEverywhere = true;
   let lookedAt = 0;
 
-  const mayHoldMore = (): boolean => lanes.some((lane) => lane.mayHoldMore);
+  /** Results that are settled together free their places together. */
+  let fillingSoon = false;
+  const fillSoon = (): void => {
+    if (fillingSoon || !lanes.some((lane) => lane.mayHoldMore)) return;
+    fillingSoon = true;
+    setImmediate(() => {
+      fillingSoon = false;
+      filling.wake();
+    });
+  };
 
   const fill = async (): Promise<undefined> => {
     if (lookEverywhere || performance.now() - lookedAt >= deps.pollIntervalMs) {
@@ -96,9 +121,12 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
       for (const lane of lanes) lane.mayHoldMore = true;
     }
     for (;;) {
-      const free = slots - held.size - locked.size;
+      const ahead = slots.ahead();
+      const free = deps.slots + ahead - held.size - locked.size;
       const [lane, other] = lanes.filter(({ mayHoldMore }) => mayHoldMore);
-      if (stopping || free === 0 || lane === undefined) return;
+      if (stopping || free <= 0 || lane === undefined) return;
+      // While some wait for a slot there is no hurry: rather a few large fetches than many small ones.
+      if (slots.waiting() > 0 && free < ahead / 2) return;
       // Half for the one and half for the other, and who was asked last is asked first the next time.
       const batchSize = other === undefined ? free : Math.ceil(free / 2);
       lanes.push(...lanes.splice(lanes.indexOf(lane), 1));
@@ -148,7 +176,7 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
       )
       .finally(() => {
         locked.delete(asking);
-        if (mayHoldMore()) filling.wake();
+        fillSoon();
       });
     locked.add(asking);
   };
@@ -159,6 +187,12 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
     const about = { taskId, resultId, attempt };
     const attemptLog = withLogEvents(log.child(about), about, publish);
     publish({ type: 'result', ...about, status: 'extracting' });
+    let begun = false;
+    const enterSlot = async (signal: AbortSignal): Promise<() => void> => {
+      const leave = await slots.enter(signal);
+      begun = true;
+      return leave;
+    };
     const run = async (): Promise<void> => {
       const startedAt = performance.now();
       let code: string | undefined;
@@ -166,18 +200,18 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
         code = 'code' in settlement.ending ? settlement.ending.code : undefined;
         return lane.settle(settlement);
       };
-      const outcome = await runAttempt({ ...deps, settle, readTemplate }, claimed, job, stop.signal, attemptLog);
+      const outcome = await runAttempt({ ...parts, settle, enterSlot }, claimed, job, stop.signal, attemptLog);
       if (held.get(job.id) === entry) held.delete(job.id);
       attemptLog.debug('attempt ended', { outcome, ms: Math.round(performance.now() - startedAt) });
       if (outcome === 'completed' || outcome === 'error' || outcome === 'pending') {
         publish({ type: 'result', ...about, status: outcome, code });
       }
       if (outcome === 'completed' || outcome === 'error') deps.onSettled();
-      if (mayHoldMore()) filling.wake();
+      fillSoon();
     };
     // A delivery of ours that lapsed may come back to ourselves: the attempt before has lost its result to this one.
     held.get(job.id)?.stop.abort('claim_lost' satisfies StopReason);
-    const entry: Held = { lane, job, claim: claimed, stop, done: run() };
+    const entry: Held = { lane, job, claim: claimed, begun: () => begun, stop, done: run() };
     held.set(job.id, entry);
   };
 
@@ -227,6 +261,8 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
       await filling.stop();
       await Promise.all(locked);
       const ended = Promise.all([...held.values()].map(({ done }) => done));
+      // What waits for a slot others can begin now.
+      for (const { stop, begun } of held.values()) if (!begun()) stop.abort('shutdown' satisfies StopReason);
       await Promise.race([ended, sleep(graceMs, undefined, { ref: false })]);
       for (const { stop } of held.values()) stop.abort('shutdown' satisfies StopReason);
       // What can't be handed back in this time, with the database away, is taken over when its heartbeat has lapsed.

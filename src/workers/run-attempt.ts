@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDatabaseAway, isRefusedValue, isWorthAnotherTry, type Sql } from '../db.ts';
-import { readContent } from '../documents/document-store.ts';
+import type { ContentReader } from '../documents/content-reader.ts';
 import { permanent, toExtractionError } from '../errors.ts';
 import type { ExtractionEngine, Usage } from '../extraction/engine.ts';
 import { describeError, type Logger } from '../log.ts';
@@ -10,6 +10,7 @@ import type { SettleOutcome } from '../tasks/settle-result.ts';
 import type { Ending, Settlement } from '../tasks/settlement.ts';
 import type { TemplateReader } from '../templates/template-reader.ts';
 import { backoffMs } from './backoff.ts';
+import type { Slots } from './slots.ts';
 import { startTimeLimit } from './time-limit.ts';
 
 /** Why a running attempt is told to stop; given as the reason of its AbortSignal. */
@@ -27,7 +28,13 @@ export type AttemptDeps = {
 export type Settle = (settlement: Settlement) => Promise<SettleOutcome>;
 
 /** What the attempts of one process share. */
-export type AttemptParts = AttemptDeps & { settle: Settle; readTemplate: TemplateReader };
+export type AttemptParts = AttemptDeps & {
+  settle: Settle;
+  enterSlot: Slots['enter'];
+  noteWait: Slots['noteWait'];
+  readTemplate: TemplateReader;
+  readContent: ContentReader;
+};
 
 /**
  * One attempt at one result, from the claim to the settle. Never throws: what can't be settled is logged, and the heartbeat
@@ -52,11 +59,14 @@ export async function runAttempt(
 async function extract(deps: AttemptParts, claim: Claim, stop: AbortSignal, log: Logger): Promise<Ending | undefined> {
   const time = startTimeLimit(deps.extractionTimeoutMs);
   const signal = AbortSignal.any([stop, time.signal]);
+  let leaveSlot: (() => void) | undefined;
   try {
     const template = await orAborted(deps.readTemplate(claim.templateId), signal);
     if (template === undefined) throw permanent('template_missing', 'The template of this task is gone.');
-    const content = await orAborted(readContent(deps.sql, claim.storageKey), signal);
+    const content = await orAborted(deps.readContent(claim.storageKey), signal);
     if (content === undefined) throw permanent('document_missing', 'The document was deleted before it was read.');
+    leaveSlot = await time.whileWaiting(waitForSlot(deps, stop));
+    if (leaveSlot === undefined) return noFreeSlot;
     const { filename, mediaType } = claim;
     const output = await orAborted(
       deps.engine.extract({
@@ -80,6 +90,32 @@ async function extract(deps: AttemptParts, claim: Claim, stop: AbortSignal, log:
     return whenFailed(deps, claim, error, log);
   } finally {
     time.clear();
+    // Not the settle, which needs no slot.
+    leaveSlot?.();
+  }
+}
+
+/** A result that was claimed ahead of a free slot is given to others if none becomes free. */
+const SLOT_WAIT_MS = 2000;
+const noFreeSlot: Ending = {
+  kind: 'released',
+  code: 'no_free_slot',
+  message: 'No slot of the worker became free for it.',
+  delayMs: 0,
+};
+
+/** Undefined when it waited in vain. @throws the reason of `stop` */
+async function waitForSlot(
+  { enterSlot, noteWait }: AttemptParts,
+  stop: AbortSignal,
+): Promise<(() => void) | undefined> {
+  const patience = AbortSignal.timeout(SLOT_WAIT_MS);
+  try {
+    return await enterSlot(AbortSignal.any([stop, patience]));
+  } catch (error) {
+    if (stop.aborted) throw error;
+    noteWait(SLOT_WAIT_MS);
+    return undefined;
   }
 }
 

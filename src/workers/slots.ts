@@ -1,0 +1,57 @@
+import { createSemaphore } from '../extraction/semaphore.ts';
+
+/** The places in which one process extracts. */
+export type Slots = {
+  /**
+   * Resolves when a place is free, with the function that frees it again.
+   *
+   * @throws the signal's reason when it fires first
+   */
+  enter(signal: AbortSignal): Promise<() => void>;
+  /** How many wait for a place. */
+  waiting(): number;
+  /** How many results to hold beyond the places, so that a place that becomes free finds one that is ready. */
+  ahead(): number;
+  /** One has waited in vain for so long. */
+  noteWait(ms: number): void;
+};
+
+/** What is claimed ahead is work for about this long: more than a claim takes, and too little to be missed by others. */
+const AHEAD_MS = 50;
+/** How much the last extraction counts in the mean. */
+const WEIGHT = 0.1;
+
+/**
+ * Short extractions would wait for their claim as long as they work: then some are claimed ahead. Long ones gain nothing by it,
+ * and another process might start them at once: then none is. A process with one place never holds a second result.
+ */
+export function createSlots(count: number): Slots {
+  const semaphore = createSemaphore(count);
+  let waiting = 0;
+  let meanMs = Number.POSITIVE_INFINITY;
+
+  const note = (ms: number): void => {
+    meanMs = Number.isFinite(meanMs) ? meanMs + WEIGHT * (ms - meanMs) : ms;
+  };
+
+  return {
+    async enter(signal) {
+      waiting += 1;
+      try {
+        const leave = await semaphore.enter(signal);
+        const startedAt = performance.now();
+        return () => {
+          note(performance.now() - startedAt);
+          leave();
+        };
+      } finally {
+        waiting -= 1;
+      }
+    },
+    waiting: () => waiting,
+    ahead: () => Math.floor((count - 1) * Math.min(1, AHEAD_MS / meanMs)),
+    noteWait(ms) {
+      meanMs = Math.max(meanMs, ms);
+    },
+  };
+}
