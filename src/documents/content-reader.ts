@@ -7,7 +7,7 @@ export type ContentReader = (storageKey: string) => Promise<Uint8Array | undefin
 
 /** Papers of up to this many bytes are read together, so many at a time; a larger one is a statement's work anyway. */
 const SMALL_BYTES = 64 * 1024;
-const GROUP = 32;
+const GROUP = 100;
 
 /** Reads the papers of this process, small ones that are wanted at the same time in one statement. */
 export function createContentReader(sql: Sql): ContentReader {

@@ -18,6 +18,8 @@ export type Slots = {
 
 /** What is claimed ahead is work for about this long: more than a claim takes, and too little to be missed by others. */
 const AHEAD_MS = 50;
+/** Nor more than so many times the places, however short the work. */
+const AHEAD_TIMES = 3;
 /** How much the last extraction counts in the mean. */
 const WEIGHT = 0.1;
 
@@ -49,7 +51,7 @@ export function createSlots(count: number): Slots {
       }
     },
     waiting: () => waiting,
-    ahead: () => Math.floor((count - 1) * Math.min(1, AHEAD_MS / meanMs)),
+    ahead: () => Math.floor((count - 1) * Math.min(AHEAD_TIMES, AHEAD_MS / meanMs)),
     noteWait(ms) {
       meanMs = Math.max(meanMs, ms);
     },

@@ -386,3 +386,33 @@ test('two consumers share a task and run no paper twice', async () => {
   const started = engines.flatMap((engine) => engine.started);
   assert.deepEqual([started.length, new Set(started).size], [80, 80]);
 });
+
+test('a result that was claimed ahead of a slot, and waits in vain for one, is given to others and has spent nothing', async () => {
+  const quick = deferred<void>();
+  const go = deferred<void>();
+  let runs = 0;
+  const engine = scriptedEngine(async (_, { signal }) => {
+    // Extractions seem short at first, so some are claimed ahead; then all of them take long.
+    if (++runs > 40) {
+      quick.resolve();
+      await Promise.race([go.promise, hang(signal)]);
+    }
+    return answer;
+  });
+  const { taskId } = await makeTask(bench, 60);
+  start(engine, { slots: 4 });
+  await quick.promise;
+  const released = await until('some given back', async () => {
+    const rows = await sql<{ id: string }[]>`
+      select result_id as id from asl_schema.extraction_attempt
+      where task_id = ${taskId} and outcome = 'released' and error_code = 'no_free_slot'`;
+    return rows.length > 0 && rows;
+  });
+  const rows = await sql<{ failed: number }[]>`
+    select failed_attempts as failed from asl_schema.extraction_result where id = any(${released.map(({ id }) => id)})`;
+  assert.ok(rows.every(({ failed }) => failed === 0));
+  assert.equal(engine.running.most, 4);
+  go.resolve();
+  await terminal(taskId, 60);
+  assert.equal((await progressOf(taskId)).success, 60);
+});
