@@ -3,12 +3,12 @@
 CREATE SCHEMA asl_schema;
 
 CREATE TABLE asl_schema.aggregator_tick (
-    id boolean DEFAULT true NOT NULL,
     swept_at timestamp with time zone DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone NOT NULL,
     swept_by text,
     cursor_task_id uuid DEFAULT '00000000-0000-0000-0000-000000000000'::uuid NOT NULL,
     cursor_result_id uuid DEFAULT '00000000-0000-0000-0000-000000000000'::uuid NOT NULL,
-    CONSTRAINT aggregator_tick_one_row_check CHECK (id)
+    mode text NOT NULL,
+    CONSTRAINT aggregator_tick_mode_check CHECK ((mode = ANY (ARRAY['scatter'::text, 'fanout'::text])))
 );
 
 CREATE TABLE asl_schema.document (
@@ -82,7 +82,7 @@ CREATE TABLE asl_schema.extraction_task (
     mode text NOT NULL,
     idempotency_key text,
     request_fingerprint text NOT NULL,
-    total_count integer NOT NULL,
+    total_count integer,
     status text DEFAULT 'processing'::text NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     completed_at timestamp with time zone,
@@ -91,16 +91,39 @@ CREATE TABLE asl_schema.extraction_task (
     max_failed_percent double precision,
     failure_limit integer GENERATED ALWAYS AS (LEAST(max_failed_count, (floor((((total_count)::double precision * max_failed_percent) / (100)::double precision)))::integer)) STORED,
     status_reason text,
-    CONSTRAINT extraction_task_cancelled_reason_check CHECK (((status <> 'cancelled'::text) OR (status_reason IS NOT NULL))),
     CONSTRAINT extraction_task_completed_at_check CHECK (((status = 'processing'::text) = (completed_at IS NULL))),
+    CONSTRAINT extraction_task_ended_reason_check CHECK (((status <> ALL (ARRAY['cancelled'::text, 'failed'::text])) OR (status_reason IS NOT NULL))),
     CONSTRAINT extraction_task_max_failed_count_check CHECK ((max_failed_count >= 0)),
     CONSTRAINT extraction_task_max_failed_percent_check CHECK (((max_failed_percent >= (0)::double precision) AND (max_failed_percent <= (100)::double precision))),
     CONSTRAINT extraction_task_mode_check CHECK ((mode = ANY (ARRAY['scatter'::text, 'fanout'::text]))),
     CONSTRAINT extraction_task_request_fingerprint_check CHECK ((request_fingerprint ~ '^[0-9a-f]{64}$'::text)),
     CONSTRAINT extraction_task_status_check CHECK ((status = ANY (ARRAY['processing'::text, 'completed'::text, 'cancelled'::text, 'failed'::text]))),
-    CONSTRAINT extraction_task_status_reason_check CHECK ((status_reason = ANY (ARRAY['cancelled_by_user'::text, 'failure_threshold'::text, 'deadline_exceeded'::text]))),
-    CONSTRAINT extraction_task_total_count_check CHECK ((total_count >= 0))
+    CONSTRAINT extraction_task_status_reason_check CHECK ((status_reason = ANY (ARRAY['cancelled_by_user'::text, 'failure_threshold'::text, 'deadline_exceeded'::text, 'expansion_failed'::text, 'too_many_documents'::text, 'no_progress'::text]))),
+    CONSTRAINT extraction_task_total_count_check CHECK ((total_count >= 0)),
+    CONSTRAINT extraction_task_total_count_known_check CHECK (((total_count IS NOT NULL) OR (mode = 'fanout'::text)))
 );
+
+CREATE TABLE asl_schema.fanout_expansion (
+    task_id uuid NOT NULL,
+    document_ids uuid[],
+    documents_until timestamp with time zone,
+    next_position integer DEFAULT 0 NOT NULL,
+    last_document_id uuid,
+    priority_base integer
+);
+
+CREATE TABLE asl_schema.fanout_tally (
+    task_id uuid NOT NULL,
+    added_count integer DEFAULT 0 NOT NULL,
+    expected_count integer,
+    success_count integer DEFAULT 0 NOT NULL,
+    failed_count integer DEFAULT 0 NOT NULL,
+    cancelled_count integer DEFAULT 0 NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT fanout_tally_counts_check CHECK (((success_count >= 0) AND (failed_count >= 0) AND (cancelled_count >= 0) AND (((success_count + failed_count) + cancelled_count) <= added_count))),
+    CONSTRAINT fanout_tally_expected_count_check CHECK ((expected_count = added_count))
+)
+WITH (fillfactor='10');
 
 CREATE TABLE asl_schema.parsed_text (
     sha256 text NOT NULL,
@@ -158,7 +181,7 @@ CREATE TABLE asl_schema.template (
 );
 
 ALTER TABLE ONLY asl_schema.aggregator_tick
-    ADD CONSTRAINT aggregator_tick_pkey PRIMARY KEY (id);
+    ADD CONSTRAINT aggregator_tick_pkey PRIMARY KEY (mode);
 
 ALTER TABLE ONLY asl_schema.document_content
     ADD CONSTRAINT document_content_pkey PRIMARY KEY (storage_key);
@@ -183,6 +206,12 @@ ALTER TABLE ONLY asl_schema.extraction_task
 
 ALTER TABLE ONLY asl_schema.extraction_task
     ADD CONSTRAINT extraction_task_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY asl_schema.fanout_expansion
+    ADD CONSTRAINT fanout_expansion_pkey PRIMARY KEY (task_id);
+
+ALTER TABLE ONLY asl_schema.fanout_tally
+    ADD CONSTRAINT fanout_tally_pkey PRIMARY KEY (task_id);
 
 ALTER TABLE ONLY asl_schema.parsed_text
     ADD CONSTRAINT parsed_text_pkey PRIMARY KEY (sha256, parser, version);
@@ -232,6 +261,12 @@ ALTER TABLE ONLY asl_schema.extraction_result
 
 ALTER TABLE ONLY asl_schema.extraction_task
     ADD CONSTRAINT extraction_task_template_id_fkey FOREIGN KEY (template_id) REFERENCES asl_schema.template(id);
+
+ALTER TABLE ONLY asl_schema.fanout_expansion
+    ADD CONSTRAINT fanout_expansion_task_id_fkey FOREIGN KEY (task_id) REFERENCES asl_schema.extraction_task(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY asl_schema.fanout_tally
+    ADD CONSTRAINT fanout_tally_task_id_fkey FOREIGN KEY (task_id) REFERENCES asl_schema.extraction_task(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY asl_schema.permit
     ADD CONSTRAINT permit_stage_fkey FOREIGN KEY (stage) REFERENCES asl_schema.stage(stage);

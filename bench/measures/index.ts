@@ -4,6 +4,7 @@ import { exporting } from './export.ts';
 import { growth } from './growth.ts';
 import { latency } from './latency.ts';
 import type { Measure } from './measure.ts';
+import { modes } from './modes.ts';
 import { noOp } from './no-op.ts';
 import { processes } from './processes.ts';
 import { status } from './status.ts';
@@ -18,6 +19,7 @@ export const MEASURES: readonly Measure[] = [
   waiting,
   processes,
   latency,
+  modes,
   status,
   claims,
   exporting,
