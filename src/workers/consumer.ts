@@ -123,17 +123,21 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
     for (;;) {
       const ahead = slots.ahead();
       const free = deps.slots + ahead - held.size - locked.size;
-      const [lane, other] = lanes.filter(({ mayHoldMore }) => mayHoldMore);
-      if (stopping || free <= 0 || lane === undefined) return;
+      const asked = lanes.filter(({ mayHoldMore }) => mayHoldMore).slice(0, Math.max(0, free));
+      if (stopping || asked.length === 0) return;
       // While some wait for a slot there is no hurry: rather a few large fetches than many small ones.
       if (slots.waiting() > 0 && free < ahead / 2) return;
-      // Half for the one and half for the other, and who was asked last is asked first the next time.
-      const batchSize = other === undefined ? free : Math.ceil(free / 2);
-      lanes.push(...lanes.splice(lanes.indexOf(lane), 1));
-      const jobs = await boss.fetch<ExtractJob>(lane.mode.queue, { batchSize, ...on(sql) });
-      lane.mayHoldMore = jobs.length === batchSize;
-      if (jobs.length > 0) await begin(lane, jobs);
+      // Who was asked last is asked first the next time, for there may be one place only.
+      lanes.push(...lanes.splice(0, 1));
+      const takes = asked.map((lane, i) => take(lane, Math.ceil((free - i) / asked.length)));
+      for (const one of await Promise.allSettled(takes)) if (one.status === 'rejected') throw one.reason;
     }
+  };
+
+  const take = async (lane: Lane, batchSize: number): Promise<void> => {
+    const jobs = await boss.fetch<ExtractJob>(lane.mode.queue, { batchSize, ...on(sql) });
+    lane.mayHoldMore = jobs.length === batchSize;
+    if (jobs.length > 0) await begin(lane, jobs);
   };
 
   const begin = async (lane: Lane, jobs: Job<ExtractJob>[]): Promise<void> => {

@@ -18,7 +18,7 @@ type Point = {
   leaves: [status: string, attempt: number, job: string] | 'either';
 };
 
-const FENCE = 'with fenced as';
+const FENCE = 'with told as';
 
 /** The life of a result, in order. */
 const POINTS: Point[] = [

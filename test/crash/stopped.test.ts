@@ -63,7 +63,7 @@ suite('processes that stop without a word, and wake up later', { concurrency: tr
   test('a worker stopped in the midst of its settle loses its locks and its paper as if it were dead; waking it up changes nothing', async (t) => {
     const { taskId } = await makeTask(settling, 3);
     const late = await startCrashProcess(settling.url, {
-      crashAt: { after: 'with fenced as', before: 'completed_on', by: 'SIGSTOP' },
+      crashAt: { after: 'with told as', before: 'completed_on', by: 'SIGSTOP' },
       env: { ...WORKER, WORKER_SLOTS: '1' },
     });
     await until('its settle', () => late.killedAtMs() !== undefined, 60_000);
