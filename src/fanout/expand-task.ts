@@ -88,13 +88,14 @@ export type Expansion = {
 
 /** The task and how far it has come, or undefined when nothing is left to make. */
 async function lockTask(tx: Tx, taskId: string): Promise<Expansion | undefined> {
-  const open = await tx`
-    select 1
+  // Whatever its status: a retry at this moment counts on this manager while its job is alive, and must not see it end in
+  // between because the task was closed a moment ago.
+  const [task] = await tx<{ open: boolean }[]>`
+    select status = 'processing' as open
     from asl_schema.extraction_task
     where id = ${taskId}::uuid
-      and status = 'processing'
     for update`;
-  if (open.length === 0) return undefined;
+  if (!task?.open) return undefined;
   // A statement of its own, so that it sees what a manager has committed for which the one above has waited.
   const [expansion] = await tx<Expansion[]>`
     select

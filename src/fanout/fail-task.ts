@@ -30,20 +30,30 @@ export async function failTask(
   await announceTasks(tx, [taskId]);
 }
 
-/** Fails a task whose results can't be made, if it is still open, and ends the manager's delivery with it. */
+/**
+ * Fails a task whose results can't be made, and ends the manager's delivery with it; not one that was closed meanwhile, or of
+ * which another manager has made them all.
+ */
 export async function giveUpExpansion(
   sql: Sql,
   boss: PgBoss,
   { taskId, job }: { taskId: string; job: HeldJob },
 ): Promise<void> {
   await inTransaction(sql, async (tx) => {
-    const open = await tx`
+    await tx`
       select 1
       from asl_schema.extraction_task
       where id = ${taskId}::uuid
-        and status = 'processing'
       for update`;
-    if (open.length > 0) await failTask(tx, boss, { taskId, reason: 'expansion_failed' });
+    // A statement of its own, which sees what the one above has waited for.
+    const unfinished = await tx`
+      select 1
+      from asl_schema.extraction_task t
+      join asl_schema.fanout_tally y on y.task_id = t.id
+      where t.id = ${taskId}::uuid
+        and t.status = 'processing'
+        and y.expected_count is null`;
+    if (unfinished.length > 0) await failTask(tx, boss, { taskId, reason: 'expansion_failed' });
     await completeManagerJob(boss, tx, job);
   });
 }

@@ -39,13 +39,15 @@ export async function sweepFanoutTasks(
       const { repaired, complete } = await recount(tx, taskId);
       if (repaired) counts.repaired += 1;
       if (repaired) await announceTasks(tx, [taskId]);
-      if (complete) {
-        await closeTask(tx, taskId);
-        counts.closed += 1;
-      } else if (await isDead(tx, taskId, options.idleMs)) {
-        await failTask(tx, boss, { taskId, reason: 'no_progress' });
-        counts.failed += 1;
-      }
+      if (complete) await closeTask(tx, taskId);
+      if (complete) counts.closed += 1;
+    });
+    // And another, which does not hold the tally: failing a task waits for results in other hands, and whoever settles one of
+    // those may be waiting for the tally.
+    await inTransaction(sql, async (tx) => {
+      if (!(await lockOpenTask(tx, taskId)) || !(await isDead(tx, taskId, options.idleMs))) return;
+      await failTask(tx, boss, { taskId, reason: 'no_progress' });
+      counts.failed += 1;
     });
   }
   return counts;

@@ -1,10 +1,11 @@
 import type { PgBoss } from 'pg-boss';
 import { inTransaction, type Sql } from '../db.ts';
 import { announceTasks } from '../events/announce.ts';
+import { mergeChanges } from './count-changes.ts';
 import { SCATTER } from './scatter.ts';
 import { stopFailingTasks, stopOverdueTasks } from './stop-tasks.ts';
 import { sweepLostJobs, sweepStaleResults } from './sweep-results.ts';
-import type { TaskMode } from './task-mode.ts';
+import type { CountChange, TaskMode } from './task-mode.ts';
 
 export type SweepOptions = {
   /** Whose tasks. Default scatter. */
@@ -41,7 +42,8 @@ export type SweepOutcome =
  * One round of the aggregator over all open tasks of a mode: sweep what nobody will end any more, then close what has ended.
  *
  * The round is one transaction that holds the tick's row, so of any number of processes one does it, and a process that
- * dies in mid-round leaves nothing half done. Lock order, here and everywhere: tick, task, results by key, attempts, jobs.
+ * dies in mid-round leaves nothing half done. Lock order, here and everywhere: tick, task, results by key, attempts, jobs,
+ * tallies by task. Behind its tally, nobody waits for a result of a task that has open ones.
  */
 export async function sweepTasks(sql: Sql, boss: PgBoss, options: SweepOptions): Promise<SweepOutcome> {
   const { mode = SCATTER, intervalMs, staleAfterMs, limit, sweeper } = options;
@@ -53,11 +55,15 @@ export async function sweepTasks(sql: Sql, boss: PgBoss, options: SweepOptions):
       for update skip locked`;
     if (tick === undefined) return { outcome: 'busy' };
     const due = tick.sinceMs >= intervalMs;
-    const stale = due ? await sweepStaleResults(tx, { mode, staleAfterMs, limit }) : 0;
-    const lostJobs = due ? await sweepLostJobs(tx, { mode, limit, sweeper }) : 0;
+    const swept: CountChange[] = [];
+    const later: TaskMode = { ...mode, count: async (_, changes) => void swept.push(...changes) };
+    const stale = due ? await sweepStaleResults(tx, { mode: later, staleAfterMs, limit }) : 0;
+    const lostJobs = due ? await sweepLostJobs(tx, { mode: later, limit, sweeper }) : 0;
     const lostTasks = due ? ((await mode.sweep?.(tx, boss, { limit: TASKS_A_ROUND })) ?? 0) : 0;
     const overdue = await stopOverdueTasks(tx, boss, { mode, limit: TASKS_A_ROUND });
     const failing = await stopFailingTasks(tx, boss, { mode, limit: TASKS_A_ROUND });
+    // Behind the stops, which wait for results in other hands: whoever settles one of those may be waiting for its counter.
+    await mode.count(tx, mergeChanges(swept));
     const closed = await mode.close(tx, { limit });
     await announceTasks(tx, closed);
     const dueInMs = due ? intervalMs : intervalMs - tick.sinceMs;

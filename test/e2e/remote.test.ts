@@ -184,6 +184,11 @@ test('a broken PDF costs no call of the parser; a key that is refused pauses the
   );
   assert.equal(mineru.routes().filter((route) => route === 'POST /tasks').length, 1);
 
+  await until('the good one put off', async () => {
+    const put = await sql`
+      select 1 from asl_schema.extraction_attempt where task_id = ${taskId} and outcome = 'deferred'`;
+    return put.length > 0;
+  });
   await resumeStage(sql, 'llm');
   // The paper waits a minute for a fault of the configuration; the operator has mended it before.
   await sql`update pgboss.job set start_after = now() where state < 'active'`;
