@@ -34,7 +34,8 @@ with (fillfactor = 10);
 -- documents_until    set by the first chunk of a whole project: later documents are not in it
 -- next_position      of the list
 -- last_document_id   of the project, which is walked by key
--- priority_base      the head of the queue when the manager began: the task's results stand in line one behind the other from there
+-- priority_base      the priority of a first result, by the head of the queue when the manager began: the others stand in line
+--                    one behind the other from there; null: it begins, or goes on after a retry
 create table asl_schema.fanout_expansion (
   task_id          uuid    not null,
   document_ids     uuid[],

@@ -56,7 +56,7 @@ export async function addChunk(
       return { outcome: 'ended' };
     }
     const { documents, isLast } = await readChunk(tx, task, chunkSize);
-    const priorityBase = task.priorityBase ?? (await headPriority(tx, CHILD_QUEUE));
+    const priorityBase = task.priorityBase ?? (await headPriority(tx, CHILD_QUEUE)) + task.nextPosition;
     await insertResults(tx, boss, { ...task, priorityBase }, documents, limits);
     await tx`
       update asl_schema.fanout_expansion
@@ -79,7 +79,7 @@ export type Expansion = {
   createdAt: Date;
   /** By its request, not by its project. */
   listed: boolean;
-  /** Some manager has begun. */
+  /** Of a project: which documents are in it has been settled. */
   begun: boolean;
   nextPosition: number;
   lastDocumentId: string | null;
@@ -103,7 +103,7 @@ async function lockTask(tx: Tx, taskId: string): Promise<Expansion | undefined> 
       t.project_id as "projectId",
       t.created_at as "createdAt",
       e.document_ids is not null as listed,
-      e.priority_base is not null as begun,
+      e.documents_until is not null as begun,
       e.next_position as "nextPosition",
       e.last_document_id as "lastDocumentId",
       e.priority_base as "priorityBase"

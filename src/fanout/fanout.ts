@@ -47,6 +47,11 @@ async function resumeExpansion(tx: Tx, boss: PgBoss, taskId: string, limits: Job
       and t.status <> 'processing'
       and y.expected_count is null`;
   if (unfinished.length === 0) return false;
+  // It takes its place in line anew.
+  await tx`
+    update asl_schema.fanout_expansion
+    set priority_base = null
+    where task_id = ${taskId}::uuid`;
   await insertManagerJob(boss, tx, taskId, limits);
   return true;
 }

@@ -28,7 +28,8 @@ export type RetryOutcome =
 /**
  * Gives failed and cancelled results another chance, each with its full number of attempts and a fresh job, in one
  * transaction; the task is open again then, and closes once more. Completed results are untouched, attempts go on counting,
- * and the history stays. Without anything to retry nothing changes.
+ * and the history stays. A fan-out task that ended before its results were all made goes on with that. Without anything to
+ * retry nothing changes.
  *
  * The task's row is locked first: the close that may be looking at it looks again after this commit.
  */
@@ -53,7 +54,9 @@ export async function retryTask(
       if (strangers !== undefined) return strangers;
     }
     const retried = await putBack(tx, taskId, resultIds);
-    const resumed = resultIds === undefined && (await mode.resume(tx, boss, taskId, jobLimits));
+    // Whoever opens a task again must see to it that the rest of its results is made, also if only some were asked for.
+    const opens = resultIds === undefined || retried.length > 0;
+    const resumed = opens && (await mode.resume(tx, boss, taskId, jobLimits));
     if (retried.length === 0 && !resumed) return { outcome: 'retried', retried: 0 };
     // A result that a sweep has ended may have left a live job behind, which would keep the new one of its key out.
     const oldJobIds = retried.map((result) => result.oldJobId);

@@ -321,6 +321,27 @@ test('a cancel while results are made ends the task; what was never made counts 
   assert.equal((await readState(bench, taskId)).status, 'completed');
 });
 
+test('a retry of some results of a task that was cancelled while they were made goes on with the others as well', async () => {
+  const { taskId } = await makeFanoutTask(bench, 10, { listed: true });
+  const manager = await takeManagerJob(bench);
+  await addNext(bench, manager, 4);
+  await cancelTask(sql, boss, taskId);
+  await addNext(bench, manager, 4);
+  const [first] = await sql<{ id: string }[]>`
+    select id from asl_schema.extraction_result where task_id = ${taskId} order by id limit 1`;
+  const other = await makeExpandedTask(bench, 3);
+  const request = { taskId, resultIds: [first?.id as string], limits: NO_LIMITS };
+  assert.deepEqual(await retryTask(sql, boss, request, limits), { outcome: 'retried', retried: 1 });
+  const next = await takeManagerJob(bench);
+  while ((await addNext(bench, next, 4)).outcome === 'added');
+  const { progress } = await readState(bench, taskId);
+  assert.deepEqual([progress.total, progress.pending, progress.cancelled], [10, 7, 3]);
+  // What is made now stands in line from the head of the queue as it is now, beside what came meanwhile.
+  const served = (await takeResults(bench, 6)).map(({ claim }) => claim.taskId);
+  assert.equal(served.filter((id) => id === other.taskId).length, 3);
+  await boss.deleteAllJobs(CHILD_QUEUE);
+});
+
 test('a task that was cancelled before its manager came is made by a retry', async () => {
   const { taskId } = await makeFanoutTask(bench, 3);
   const first = await takeManagerJob(bench);
