@@ -1,5 +1,6 @@
 import type { PgBoss } from 'pg-boss';
 import type { Sql } from '../db.ts';
+import { endSilentSessions } from '../end-silent-sessions.ts';
 import type { Logger } from '../log.ts';
 import { type Loop, startLoop } from '../loop.ts';
 import { sweepTasks } from '../tasks/sweep-tasks.ts';
@@ -21,6 +22,8 @@ export type AggregatorDeps = {
 const ROUND_LIMIT = 5000;
 /** Woken rounds are at least this far apart, so a burst of settles costs a few rounds. */
 const MIN_INTERVAL_MS = 250;
+/** As long as a transaction may idle. */
+const SILENT_MS = 10_000;
 
 /**
  * Runs the aggregator's rounds over the tasks of one mode: every `intervalMs` over all processes together, which is the guarantee, and soon after a
@@ -34,12 +37,18 @@ export function startAggregator(deps: AggregatorDeps): Loop {
   const log = deps.log.child({ mode: mode.name });
   let busySince: number | undefined;
   let notBefore = 0;
+  let lookedAt = Number.NEGATIVE_INFINITY;
 
   const step = async (): Promise<number> => {
     const startedAt = performance.now();
     if (startedAt < notBefore) return notBefore - startedAt;
     const round = await sweepTasks(sql, boss, { mode, intervalMs, staleAfterMs, limit: ROUND_LIMIT, sweeper });
     notBefore = performance.now() + 4 * (performance.now() - startedAt);
+    if (round.outcome !== 'not_due' && startedAt - lookedAt >= SILENT_MS) {
+      lookedAt = startedAt;
+      const silent = await endSilentSessions(sql, SILENT_MS);
+      if (silent > 0) log.warn('sessions of stopped processes ended', { silent });
+    }
     if (round.outcome === 'busy') {
       // Another process is in its round: it may have looked before the settle that woke this one.
       busySince ??= startedAt;

@@ -18,6 +18,7 @@ async function open(name: string): Promise<TestBench> {
 const worker = await open('stopped_worker');
 const settling = await open('stopped_settle');
 const aggregator = await open('stopped_aggregator');
+const aggregatorInStatement = await open('stopped_in_statement');
 after(killAll);
 
 const WORKER = { ROLES: 'worker', LOG_LEVEL: 'debug' };
@@ -88,27 +89,37 @@ suite('processes that stop without a word, and wake up later', { concurrency: tr
     assert.deepEqual(await breaches(settling.sql), []);
   });
 
-  test('an aggregator stopped in the midst of its round keeps the others from closing tasks for half a minute, no longer', async (t) => {
-    const { sql, url } = aggregator;
-    const stopped = await startCrashProcess(url, {
-      crashAt: { after: 'from asl_schema.aggregator_tick', before: 'with page as', by: 'SIGSTOP' },
-      env: { ROLES: 'aggregator' },
+  for (const [where, sent] of [
+    ['between two statements of its round', false],
+    ['in the midst of one', true],
+  ] as const) {
+    test(`an aggregator stopped ${where} keeps the others from closing tasks for half a minute, no longer`, async (t) => {
+      const bench = sent ? aggregatorInStatement : aggregator;
+      const { sql, url } = bench;
+      const stopped = await startCrashProcess(url, {
+        // A statement of the rounds over scatter tasks alone, with the tick in hand.
+        crashAt: {
+          ...{ after: 'from asl_schema.aggregator_tick', before: "t.mode = 'scatter'", by: 'SIGSTOP' },
+          sent,
+        },
+        env: { ROLES: 'aggregator' },
+      });
+      await until('its round', () => stopped.killedAtMs() !== undefined, 60_000);
+      const { taskId } = await makeTask(bench, 2);
+      await startCrashProcess(url);
+      await closed(bench, taskId);
+      const [task] = await sql<{ atMs: number }[]>`
+        select extract(epoch from completed_at)::float8 * 1000 as "atMs" from asl_schema.extraction_task where id = ${taskId}`;
+      const afterMs = (task?.atMs ?? 0) - (stopped.killedAtMs() ?? 0);
+      t.diagnostic(`closed ${Math.round(afterMs)} ms after the stop`);
+      assert.ok(afterMs < 45_000, `closed after ${afterMs} ms`);
+      const before = await everything(bench);
+      stopped.signal('SIGCONT');
+      await until('it found out', () => stopped.log().includes('aggregator failed'), 60_000);
+      stopped.signal('SIGTERM');
+      assert.equal(await stopped.ended, 0);
+      assert.deepEqual(await everything(bench), before);
+      assert.deepEqual(await breaches(sql), []);
     });
-    await until('its round', () => stopped.killedAtMs() !== undefined, 60_000);
-    const { taskId } = await makeTask(aggregator, 2);
-    await startCrashProcess(url);
-    await closed(aggregator, taskId);
-    const [task] = await sql<{ atMs: number }[]>`
-      select extract(epoch from completed_at)::float8 * 1000 as "atMs" from asl_schema.extraction_task where id = ${taskId}`;
-    const afterMs = (task?.atMs ?? 0) - (stopped.killedAtMs() ?? 0);
-    t.diagnostic(`closed ${Math.round(afterMs)} ms after the stop`);
-    assert.ok(afterMs < 45_000, `closed after ${afterMs} ms`);
-    const before = await everything(aggregator);
-    stopped.signal('SIGCONT');
-    await until('it found out', () => stopped.log().includes('aggregator failed'), 60_000);
-    stopped.signal('SIGTERM');
-    assert.equal(await stopped.ended, 0);
-    assert.deepEqual(await everything(aggregator), before);
-    assert.deepEqual(await breaches(sql), []);
-  });
+  }
 });

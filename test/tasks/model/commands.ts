@@ -205,6 +205,7 @@ const operationOf = (mode: TaskModeName): fc.Arbitrary<Operation> =>
     { weight: 4, arbitrary: create(mode) },
     ...shared,
     { weight: mode === 'fanout' ? 16 : 0, arbitrary: expand },
+    { weight: mode === 'fanout' ? 2 : 0, arbitrary: fc.constant<Operation>({ do: 'sweep' }) },
     {
       weight: mode === 'fanout' ? 1 : 0,
       arbitrary: fc.record({ do: fc.constant('giveUp'), worker, which: fc.nat({ max: 2 }) }),

@@ -64,11 +64,8 @@ export function checkExpansion({ world, events, before, after }: Step): void {
     if (complete && before.tallies.get(taskId)?.complete !== true && !mayHaveBeenPassedBy(events)) {
       broken('the last result closes its task, unless somebody else held it', { task, events });
     }
-    if (
-      expected === null &&
-      !hasLostManager(world, after, taskId) &&
-      !managersOf(after, taskId).some(({ live }) => live)
-    ) {
+    const isExpanding = managersOf(after, taskId).some(({ live }) => live);
+    if (expected === null && !isExpanding && !hasLostManager(world, after, taskId)) {
       broken('a task whose results are still to be made has a manager', { task, events });
     }
   }
@@ -78,6 +75,9 @@ export function checkExpansion({ world, events, before, after }: Step): void {
     if (failed && !earlier && after.tallies.get(held.taskId)?.expected !== null) {
       broken('a task that has all its results is not given up', { held, events });
     }
+  }
+  for (const { counts } of eventsOf(events, 'sweep')) {
+    if (counts.repaired + counts.failed > 0) broken('a tally is never wrong, and no task is dead', { counts, events });
   }
   const expanded = new Set(eventsOf(events, 'expand').map(({ held }) => held.taskId));
   for (const row of after.results.values()) {
@@ -90,13 +90,16 @@ export function checkExpansion({ world, events, before, after }: Step): void {
 /** These hold the row of a task while they wait for its results, or look at it. */
 function mayHaveBeenPassedBy(events: readonly Event[]): boolean {
   return (
-    events.length > 1 && events.some(({ event }) => /^(cancel|retry|delete|expire|round|expand|giveUp)$/.test(event))
+    events.length > 1 &&
+    events.some(({ event }) => /^(cancel|retry|delete|expire|round|expand|giveUp|sweep)$/.test(event))
   );
 }
 
-/** The run has taken its manager's job away, or let it lapse as often as it may. */
+/** The run has taken its manager's job away, or let it lapse as often as it may, and no retry has brought another. */
 export function hasLostManager(world: World, tables: Tables, taskId: string): boolean {
-  return world.destroyedManagers.has(taskId) || managersOf(tables, taskId).some(({ spent }) => spent);
+  const managers = managersOf(tables, taskId);
+  if (managers.some(({ live }) => live)) return false;
+  return world.destroyedManagers.has(taskId) || managers.some(({ spent }) => spent);
 }
 
 const managersOf = (tables: Tables, taskId: string) =>

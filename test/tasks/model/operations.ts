@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { sweepFanoutTasks } from '../../../src/fanout/sweep-fanout.ts';
 import { MANAGER_QUEUE, on, type ResultQueue, touchJobs } from '../../../src/queue.ts';
 import { cancelTask } from '../../../src/tasks/cancel-task.ts';
 import { checkClaims } from '../../../src/tasks/check-claims.ts';
@@ -19,6 +20,7 @@ export type Operation =
   | ({ do: 'create' } & Request)
   /** A manager's, in fan-out mode: with a task that it takes from the queue, or with one that it was once given. */
   | { do: 'expand'; worker: WorkerName; takes: boolean; which: number }
+  | { do: 'sweep' }
   | { do: 'giveUp'; worker: WorkerName; which: number }
   | { do: 'take' | 'fetch'; worker: WorkerName; count: number }
   | { do: 'claim'; worker: WorkerName; which: number; count: number }
@@ -43,6 +45,8 @@ export async function perform(ground: Ground, operation: Operation): Promise<Eve
       return [await create(ground, operation)];
     case 'expand':
       return await expand(ground, operation);
+    case 'sweep':
+      return [{ event: 'sweep', counts: await sweepFanoutTasks(sql, boss, { idleMs: STALE_AFTER_MS }) }];
     case 'giveUp':
       return await giveUp(ground, operation);
     case 'take': {

@@ -66,7 +66,12 @@ export const SCENES = {
   ],
 } as const satisfies Record<string, readonly Operation[] | 'error' | 'completed'>;
 
-const takeTask = (worker: WorkerName): Operation => ({ do: 'expand', worker, takes: true, which: 0 });
+const takeTask = (worker: WorkerName): Operation & { do: 'expand' } => ({
+  do: 'expand',
+  worker,
+  takes: true,
+  which: 0,
+});
 const FIRST = { do: 'settle', worker: 'A', kind: 'completed' } as const;
 
 /** The same of tasks whose manager is at work: it begins with a chunk, and leaves as much or less. */
@@ -77,7 +82,9 @@ export const FANOUT_SCENES = {
   expandingCancelled: [takeTask('A'), { do: 'take', worker: 'A', count: 1 }, { do: 'cancel', which: 0 }],
   silentManager: [takeTask('A'), { do: 'lapse', which: 0 }, { do: 'take', worker: 'A', count: 1 }],
   twoManagers: [takeTask('A'), { do: 'lapse', which: 0 }, takeTask('B')],
-  lostManager: [takeTask('A'), { do: 'destroy', which: 0 }, { do: 'take', worker: 'A', count: 1 }],
+  lateManager: [takeTask('A'), { do: 'lapse', which: 0 }, takeTask('B'), { ...takeTask('A'), takes: false }],
+  // Of its live jobs the newest are the children's.
+  lostManager: [takeTask('A'), { do: 'destroy', which: CHUNK }, { do: 'take', worker: 'A', count: 1 }],
 } as const satisfies Record<string, readonly Operation[]>;
 
 export type Scene = keyof typeof SCENES | keyof typeof FANOUT_SCENES;
@@ -129,6 +136,7 @@ const contenders: fc.Arbitrary<Operation>[] = [
   fc.constantFrom<Operation>({ do: 'lapse', which: 0 }, { do: 'destroy', which: 0 }),
 ];
 const ofManagers: fc.Arbitrary<Operation>[] = [
+  fc.constant<Operation>({ do: 'sweep' }),
   expand,
   expand,
   fc.constantFrom<Operation>(
@@ -192,6 +200,7 @@ const FANOUT_RACES: Race[] = [
   ['running', NO_LIMITS, settle(0), [retryAll]],
   ['running', NO_LIMITS, retryAll, [settle(0)]],
   ['running', NO_LIMITS, round, [settle(0)]],
+  ['running', NO_LIMITS, { do: 'sweep' }, [settle(0)], 2],
   // A round that has counted one result, and then waits for another of the same task.
   ['stalled', NO_LIMITS, settle(1), [round], 2, pastDeadline],
   ['stalled', failNone, settle(1), [round], 2],
@@ -203,6 +212,7 @@ const FANOUT_RACES: Race[] = [
   ['expandingCancelled', NO_LIMITS, next, [retryAll], 1],
   ['expandingCancelled', NO_LIMITS, retryAll, [next], 1],
   ['lostManager', NO_LIMITS, round, [cancel, retryAll], 1],
+  ['lateManager', NO_LIMITS, round, [cancel, retryAll], 2],
   ['twoManagers', NO_LIMITS, next, [byOther], 2],
   ['twoManagers', NO_LIMITS, byOther, [next, { do: 'giveUp', worker: 'A', which: 0 }], 2],
 ];

@@ -100,7 +100,8 @@ function checkTaskChange({ world, events, before, after }: Step, row: TaskRow, n
   const endings = eventsOf(events, 'settle').some(({ held }) => held.claim.taskId === row.id);
   const exhausted = eventsOf(events, 'claim').some(({ outcome }) => outcome.taskId === row.id);
   const expanded = eventsOf(events, 'expand').some(({ held }) => held.taskId === row.id);
-  const counted = after.tallies.has(row.id) && (endings || exhausted || expanded);
+  const swept = eventsOf(events, 'sweep').length > 0;
+  const counted = after.tallies.has(row.id) && (endings || exhausted || expanded || swept);
   const givenUp = eventsOf(events, 'giveUp').some(({ held }) => held.taskId === row.id);
   const errors = [...after.results.values()].filter((r) => r.taskId === row.id && r.status === 'error').length;
   const allowed: Record<string, boolean> = {
@@ -111,7 +112,7 @@ function checkTaskChange({ world, events, before, after }: Step, row: TaskRow, n
     'completed deadline_exceeded': ((round || counted) && now.overdue) || aged,
     'cancelled cancelled_by_user': cancelled || aged,
     'cancelled failure_threshold': (round && now.failureLimit !== null && errors > now.failureLimit) || aged,
-    'failed expansion_failed': (round && hasLostManager(world, before, row.id)) || givenUp || aged,
+    'failed expansion_failed': (round && hasLostManager(world, after, row.id)) || givenUp || aged,
   };
   if (!allowed[`${now.status} ${now.reason}`])
     broken('a task changes for the reason that it says', { row, now, events });

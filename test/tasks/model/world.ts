@@ -1,6 +1,7 @@
 import type { PgBoss } from 'pg-boss';
 import type { Sql } from '../../../src/db.ts';
 import type { ChunkOutcome } from '../../../src/fanout/expand-task.ts';
+import type { FanoutSweepCounts } from '../../../src/fanout/sweep-fanout.ts';
 import type { CancelOutcome } from '../../../src/tasks/cancel-task.ts';
 import type { ClaimOutcome } from '../../../src/tasks/claim-results.ts';
 import type { CreateTaskOutcome } from '../../../src/tasks/create-task.ts';
@@ -20,6 +21,7 @@ export type Event =
   | { event: 'create'; request: Request; outcome: CreateTaskOutcome['outcome']; taskId: string | undefined }
   | { event: 'expand'; held: HeldTask; outcome: ChunkOutcome }
   | { event: 'giveUp'; held: HeldTask }
+  | { event: 'sweep'; counts: FanoutSweepCounts }
   | { event: 'claim'; fetched: Fetched; outcome: ClaimOutcome }
   /** `refused`: the queue would not take the job of the next attempt, because this delivery had been given up. */
   | { event: 'settle'; held: HeldClaim; ending: Ending; outcome: SettleOutcome | 'refused' }
