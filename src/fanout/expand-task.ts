@@ -57,7 +57,7 @@ export async function addChunk(
     }
     const { documents, isLast } = await readChunk(tx, task, chunkSize);
     const priorityBase = task.priorityBase ?? (await headPriority(tx, CHILD_QUEUE)) + task.nextPosition;
-    await insertResults(tx, boss, { ...task, priorityBase }, documents, limits);
+    const failed = await insertResults(tx, boss, { ...task, priorityBase }, documents, limits);
     await tx`
       update asl_schema.fanout_expansion
       set documents_until = coalesce(documents_until, ${task.listed ? null : tx`now()`}),
@@ -66,7 +66,7 @@ export async function addChunk(
           priority_base = ${priorityBase}
       where task_id = ${taskId}::uuid`;
     if (isLast) await completeManagerJob(boss, tx, job);
-    await countAdded(tx, taskId, documents, isLast);
+    await countAdded(tx, task, { added: documents.length, failed, isLast });
     await notifyWake(tx, 'asl_jobs');
     await announceTasks(tx, [taskId]);
     return { outcome: isLast ? 'expanded' : 'added', results: documents.length };
@@ -81,6 +81,8 @@ export type Expansion = {
   listed: boolean;
   /** Of a project: which documents are in it has been settled. */
   begun: boolean;
+  /** Its deadline has passed: nothing of it is begun any more. */
+  overdue: boolean;
   nextPosition: number;
   lastDocumentId: string | null;
   priorityBase: number | null;
@@ -103,6 +105,7 @@ async function lockTask(tx: Tx, taskId: string): Promise<Expansion | undefined> 
       t.project_id as "projectId",
       t.created_at as "createdAt",
       e.document_ids is not null as listed,
+      coalesce(t.deadline_at <= now(), false) as overdue,
       e.documents_until is not null as begun,
       e.next_position as "nextPosition",
       e.last_document_id as "lastDocumentId",
@@ -117,7 +120,8 @@ async function lockTask(tx: Tx, taskId: string): Promise<Expansion | undefined> 
 
 /**
  * A result of each document, in order, and a job of each that is there. A document that was deleted since the request is an
- * error of its own result. What a result needs of its document is copied now, so that what is renamed later does not matter.
+ * error of its own result, and so is any when the deadline has passed. What a result needs of its document is copied now, so
+ * that what is renamed later does not matter. Answers how many are errors.
  */
 async function insertResults(
   tx: Tx,
@@ -125,9 +129,9 @@ async function insertResults(
   task: Expansion & { priorityBase: number },
   documents: readonly ChunkDocument[],
   limits: JobLimits,
-): Promise<void> {
-  if (documents.length === 0) return;
-  const { taskId, nextPosition, priorityBase } = task;
+): Promise<number> {
+  if (documents.length === 0) return 0;
+  const { taskId, nextPosition, priorityBase, overdue } = task;
   const msecs = task.createdAt.getTime();
   const results = documents.map((document, i) => ({
     ...document,
@@ -135,6 +139,7 @@ async function insertResults(
     resultId: uuidv7({ msecs, seq: nextPosition + i }),
     jobId: uuidv7(),
     position: nextPosition + i,
+    ...(document.storageKey === null ? DELETED : overdue ? OVERDUE : NO_ERROR),
   }));
   await tx`
     insert into asl_schema.extraction_result (
@@ -143,36 +148,46 @@ async function insertResults(
     select
       ${taskId}::uuid, r."resultId", r."documentId",
       coalesce(r."storageKey", 'deleted'), coalesce(r.filename, ''), coalesce(r."mediaType", ''), r."jobId",
-      case when r."storageKey" is null then 'error' else 'pending' end,
-      case when r."storageKey" is null then 'document_missing' end,
-      case when r."storageKey" is null then 'The document was deleted before its result was made.' end,
-      case when r."storageKey" is null then now() end
+      case when r.code is null then 'pending' else 'error' end, r.code, r.message,
+      case when r.code is not null then now() end
     from jsonb_to_recordset(${tx.json(results)}) as r (
-      "resultId" uuid, "documentId" uuid, "storageKey" text, filename text, "mediaType" text, "jobId" uuid
+      "resultId" uuid, "documentId" uuid, "storageKey" text, filename text, "mediaType" text, "jobId" uuid, code text, message text
     )`;
-  const jobs = results.flatMap(({ resultId, jobId, storageKey, position }): Job[] =>
-    storageKey === null ? [] : [{ taskId, resultId, jobId, priority: priorityBase - position }],
+  const jobs = results.flatMap(({ resultId, jobId, code, position }): Job[] =>
+    code === null ? [{ taskId, resultId, jobId, priority: priorityBase - position }] : [],
   );
   await insertJobs(boss, tx, CHILD_QUEUE, jobs, limits);
+  return results.length - jobs.length;
 }
 
+const NO_ERROR = { code: null, message: null };
+const DELETED = { code: 'document_missing', message: 'The document was deleted before its result was made.' };
+const OVERDUE = { code: 'deadline_exceeded', message: 'The deadline of the task passed before this result was made.' };
+
 /** Last before the commit, like every count. Closes the task if there is nothing left to wait for. */
-async function countAdded(tx: Tx, taskId: string, documents: readonly ChunkDocument[], isLast: boolean): Promise<void> {
-  if (isLast) {
+async function countAdded(
+  tx: Tx,
+  { taskId, overdue }: Expansion,
+  { added, failed, isLast }: { added: number; failed: number; isLast: boolean },
+): Promise<void> {
+  if (isLast || overdue) {
     await tx`
       update asl_schema.extraction_task
-      set total_count = coalesce(
-            total_count,
-            (select added_count from asl_schema.fanout_tally where task_id = ${taskId}::uuid) + ${documents.length}
-          )
+      set total_count = case
+            when ${isLast} then coalesce(
+              total_count,
+              (select added_count from asl_schema.fanout_tally where task_id = ${taskId}::uuid) + ${added}
+            )
+            else total_count
+          end,
+          status_reason = case when ${overdue} then 'deadline_exceeded' else status_reason end
       where id = ${taskId}::uuid`;
   }
-  const missing = documents.filter((document) => document.storageKey === null).length;
   const [tally] = await tx<{ complete: boolean | null }[]>`
     update asl_schema.fanout_tally
-    set added_count = added_count + ${documents.length},
-        failed_count = failed_count + ${missing},
-        expected_count = case when ${isLast} then added_count + ${documents.length} end,
+    set added_count = added_count + ${added},
+        failed_count = failed_count + ${failed},
+        expected_count = case when ${isLast} then added_count + ${added} end,
         updated_at = now()
     where task_id = ${taskId}::uuid
     returning success_count + failed_count + cancelled_count = expected_count as complete`;

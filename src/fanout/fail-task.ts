@@ -31,8 +31,8 @@ export async function failTask(
 }
 
 /**
- * Fails a task whose results can't be made, and ends the manager's delivery with it; not one that was closed meanwhile, or of
- * which another manager has made them all.
+ * Fails a task whose results can't be made, and ends the manager's delivery with it; not one that was closed meanwhile, that
+ * another manager is at, or of which another has made them all.
  */
 export async function giveUpExpansion(
   sql: Sql,
@@ -45,6 +45,7 @@ export async function giveUpExpansion(
       from asl_schema.extraction_task
       where id = ${taskId}::uuid
       for update`;
+    if (!(await completeManagerJob(boss, tx, job))) return;
     // A statement of its own, which sees what the one above has waited for.
     const unfinished = await tx`
       select 1
@@ -54,6 +55,5 @@ export async function giveUpExpansion(
         and t.status = 'processing'
         and y.expected_count is null`;
     if (unfinished.length > 0) await failTask(tx, boss, { taskId, reason: 'expansion_failed' });
-    await completeManagerJob(boss, tx, job);
   });
 }

@@ -21,9 +21,11 @@ export async function insertManagerJob(boss: PgBoss, tx: Tx, taskId: string, lim
   await boss.insert(MANAGER_QUEUE, [job], on(tx));
 }
 
-/** Completes a manager's own delivery, and no later one of the same job. */
-export async function completeManagerJob(boss: PgBoss, tx: Tx, job: HeldJob): Promise<void> {
-  await boss.complete(MANAGER_QUEUE, { id: job.id, retryCount: job.retryCount }, null, on(tx));
+/** Completes a manager's own delivery, and no later one of the same job. Answers whether it still was its own. */
+export async function completeManagerJob(boss: PgBoss, tx: Tx, job: HeldJob): Promise<boolean> {
+  const response = await boss.complete(MANAGER_QUEUE, { id: job.id, retryCount: job.retryCount }, null, on(tx));
+  // Version 12.38 answers with the count, but its type does not declare it.
+  return (response as { affected?: number }).affected === 1;
 }
 
 /** Gives a manager's delivery back for another to start at once, which spends none. */

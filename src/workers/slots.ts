@@ -18,14 +18,13 @@ export type Slots = {
 
 /** What is claimed ahead is work for about this long: more than a claim takes, and too little to be missed by others. */
 const AHEAD_MS = 50;
-/** Nor more than so many times the places, however short the work. */
-const AHEAD_TIMES = 3;
 /** How much the last extraction counts in the mean. */
 const WEIGHT = 0.1;
 
 /**
  * Short extractions would wait for their claim as long as they work: then some are claimed ahead. Long ones gain nothing by it,
- * and another process might start them at once: then none is. A process with one place never holds a second result.
+ * and another process might start them at once: then none is. A process with one place never holds a second result, and none
+ * more than twice as many as it has places: when it is killed, each of them has spent an attempt.
  */
 export function createSlots(count: number): Slots {
   const semaphore = createSemaphore(count);
@@ -51,7 +50,7 @@ export function createSlots(count: number): Slots {
       }
     },
     waiting: () => waiting,
-    ahead: () => Math.floor((count - 1) * Math.min(AHEAD_TIMES, AHEAD_MS / meanMs)),
+    ahead: () => Math.floor((count - 1) * Math.min(1, AHEAD_MS / meanMs)),
     noteWait(ms) {
       meanMs = Math.max(meanMs, ms);
     },

@@ -4,6 +4,7 @@ import { v7 as uuidv7 } from 'uuid';
 import { connect } from '../../src/db.ts';
 import { deleteDocument } from '../../src/documents/document-store.ts';
 import { addChunk } from '../../src/fanout/expand-task.ts';
+import { giveUpExpansion } from '../../src/fanout/fail-task.ts';
 import { FANOUT } from '../../src/fanout/fanout.ts';
 import { CHILD_QUEUE, MANAGER_QUEUE } from '../../src/queue.ts';
 import { cancelTask } from '../../src/tasks/cancel-task.ts';
@@ -11,6 +12,7 @@ import { createTask } from '../../src/tasks/create-task.ts';
 import { getTask } from '../../src/tasks/read-tasks.ts';
 import { retryTask } from '../../src/tasks/retry-task.ts';
 import { settleResult } from '../../src/tasks/settle-result.ts';
+import { sweepTasks } from '../../src/tasks/sweep-tasks.ts';
 import { NO_LIMITS } from '../../src/tasks/task.ts';
 import { addNext, makeExpandedTask, makeFanoutTask, readState, readTally, takeManagerJob } from '../support/fanout.ts';
 import {
@@ -120,6 +122,19 @@ test('the order of a list that is not the order of arrival is kept over the chun
     documentIds,
   );
   await boss.deleteAllJobs(CHILD_QUEUE);
+});
+
+test('a manager whose delivery was given to another fails nothing when it gives up', async () => {
+  const { taskId } = await makeFanoutTask(bench, 12, { listed: true });
+  const held = await takeManagerJob(bench);
+  await addNext(bench, held);
+  await sql`update pgboss.job set retry_count = retry_count + 1 where id = ${held.job.id}`;
+  await giveUpExpansion(sql, boss, held);
+  assert.equal((await readState(bench, taskId)).status, 'processing');
+  const own = { ...held, job: { ...held.job, retryCount: held.job.retryCount + 1 } };
+  await giveUpExpansion(sql, boss, own);
+  const { status, statusReason, progress } = await readState(bench, taskId);
+  assert.deepEqual([status, statusReason, progress.cancelled], ['failed', 'expansion_failed', 12]);
 });
 
 test('a task without documents is closed by its manager', async () => {
@@ -365,6 +380,34 @@ test('a retry of an open task whose results are still made has nothing to do', a
   assert.equal((await managerJobs(taskId)).length, 1);
   await addNext(bench, await takeManagerJob(bench));
   await boss.deleteAllJobs(CHILD_QUEUE);
+});
+
+test('what is not made by the deadline is made as an error that says so, and nobody is asked to read it', async () => {
+  const deadlineAt = new Date(Date.now() + 60_000);
+  const { taskId } = await makeFanoutTask(bench, 9, { listed: true, limits: { deadlineAt } });
+  const held = await takeManagerJob(bench);
+  await addNext(bench, held, 4);
+  await sql`update asl_schema.extraction_task set deadline_at = now() - interval '1 second' where id = ${taskId}`;
+  while ((await addNext(bench, held, 4)).outcome === 'added');
+  const { rows, liveJobs } = await readMade(taskId);
+  assert.deepEqual(
+    rows.map(({ status }) => status),
+    [...Array(4).fill('pending'), ...Array(5).fill('error')],
+  );
+  assert.equal(liveJobs, 4);
+  await sweepTasks(sql, boss, { mode: FANOUT, intervalMs: 0, staleAfterMs: 1_800_000, limit: 100, sweeper: 'test' });
+  const { status, statusReason, progress } = await readState(bench, taskId);
+  assert.deepEqual([status, statusReason, progress.failed], ['completed', 'deadline_exceeded', 9]);
+  const { tally, rows: counted } = await readTally(bench, taskId);
+  assert.deepEqual(tally, { ...counted, expected: 9 });
+});
+
+test('a task whose deadline passes before its manager comes closes with errors alone', async () => {
+  const { taskId } = await makeFanoutTask(bench, 3, { limits: { deadlineAt: new Date(Date.now() + 60_000) } });
+  await sql`update asl_schema.extraction_task set deadline_at = now() - interval '1 second' where id = ${taskId}`;
+  await addNext(bench, await takeManagerJob(bench));
+  const { status, statusReason, progress } = await readState(bench, taskId);
+  assert.deepEqual([status, statusReason, progress.total, progress.failed], ['completed', 'deadline_exceeded', 3, 3]);
 });
 
 test('a project with more documents than a task may have fails its task, and makes none', async () => {

@@ -17,7 +17,7 @@ import {
   takeResult,
   takeResults,
 } from '../support/fixtures.ts';
-import { until } from '../support/waiting.ts';
+import { until, untilBlocked } from '../support/waiting.ts';
 
 const bench = { ...(await openTestBench(import.meta.url)), mode: FANOUT };
 const { sql, boss, url } = bench;
@@ -172,6 +172,28 @@ test('a recount waits for no settle that has not come to the counter, and loses 
   const { tally, rows } = await readTally(bench, taskId);
   assert.deepEqual(tally, { ...rows, expected: 40 });
   assert.equal((await readState(bench, taskId)).status, 'completed');
+});
+
+test('a recount waits for the settle that has the counter, also when it puts a wrong one right', async () => {
+  const { taskId } = await makeExpandedTask(bench, 3);
+  const { claim } = await takeResult(bench);
+  await sql`update asl_schema.fanout_tally set failed_count = 1 where task_id = ${taskId}`;
+  const child = await sql.reserve();
+  try {
+    await child`begin`;
+    await child`
+      update asl_schema.extraction_result set status = 'completed', extracted_data = '{}', delivery = null, finished_at = now()
+      where id = ${claim.resultId}`;
+    await child`update asl_schema.fanout_tally set success_count = success_count + 1 where task_id = ${taskId}`;
+    const sweeping = sweep();
+    await untilBlocked(sql, 'from asl_schema.fanout_tally');
+    await child`commit`;
+    assert.deepEqual(await sweeping, { ...NOTHING, repaired: 1 });
+  } finally {
+    child.release();
+  }
+  const { tally, rows } = await readTally(bench, taskId);
+  assert.deepEqual(tally, { ...rows, expected: 3 });
 });
 
 test('a task whose manager is gone for good fails in the next round, and a retry gives it another', async (t) => {

@@ -107,7 +107,8 @@ function checkTaskChange({ world, events, before, after }: Step, row: TaskRow, n
   const allowed: Record<string, boolean> = {
     'processing null': retried || row.reason === null,
     // Its results have ended, and the close comes with a later round because this one's limit was used up.
-    'processing deadline_exceeded': (round || row.reason === 'deadline_exceeded') && now.overdue,
+    // Or its manager has come after the deadline, and goes on making errors of the rest.
+    'processing deadline_exceeded': (round || expanded || row.reason === 'deadline_exceeded') && now.overdue,
     'completed null': round || counted || aged,
     'completed deadline_exceeded': ((round || counted) && now.overdue) || aged,
     'cancelled cancelled_by_user': cancelled || aged,
@@ -123,7 +124,9 @@ function checkResults(step: Step): void {
   for (const [id, now] of after.results) {
     const row = before.results.get(id);
     if (row !== undefined && row.text !== now.text) checkResultChange(step, row, now);
-    if (row === undefined && now.status !== 'pending' && events.length < 2) broken('a result begins as pending', now);
+    const late = now.code === 'deadline_exceeded' && after.tasks.get(now.taskId)?.overdue && now.attempt === 0;
+    if (row === undefined && now.status !== 'pending' && !late && events.length < 2)
+      broken('a result begins as pending, or, behind the deadline, as an error that says so', now);
     const claim = world.claims.get(attemptKey({ resultId: id, attempt: now.attempt }))?.delivery;
     if (now.status === 'extracting' && (claim?.jobId !== now.jobId || claim.delivery !== now.delivery)) {
       broken('a running result belongs to the delivery that claimed it, of its own job', { now, claim });
