@@ -28,7 +28,7 @@ const EXPANSION = 'update asl_schema.fanout_expansion';
 const TALLY = 'set added_count = added_count';
 const DONE = 'completed_on';
 const CLOSE = 'with complete as';
-const TOTAL = 'set total_count = coalesce';
+const TOTAL = 'set total_count = case';
 
 type Point = {
   at: string;
