@@ -22,7 +22,7 @@ const PLACES = [
   { processes: 4, atOnce: 100 },
 ];
 const WAYS = TASK_MODES.flatMap((mode) => [false, true].map((inGroups) => ({ mode, inGroups })));
-const LARGE = 100_000;
+const LARGE = 10_000;
 const REQUESTS = 100;
 
 /**
@@ -126,6 +126,7 @@ async function measureCounts(bench: TestBench): Promise<string[]> {
     sayProgress(`counts of a large task, ${mode}`);
     const own = { ...bench, mode: MODES[mode] };
     const { taskId } = mode === 'scatter' ? await makeTask(own, LARGE) : await makeExpandedTask(own, LARGE);
+    await bench.sql`analyze asl_schema.extraction_result`;
     await bench.sql`
       update asl_schema.extraction_result
       set status = 'completed', attempt = 1, extracted_data = '{}', finished_at = now()
