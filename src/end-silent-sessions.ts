@@ -7,6 +7,8 @@ import type { Sql } from './db.ts';
  * `idle_in_transaction_session_timeout` ends those that stopped between two statements. But between the parts of one, as when
  * its parameters' types have been asked for and the parameters not sent yet, PostgreSQL takes a session for active, and waits
  * without any limit that version 15 knows. A COPY waits for its data in the same way, and is left alone.
+ *
+ * A statement whose parameters take longer than this on their way is ended too: a hundred megabytes on a line of 5 MB a second.
  */
 export async function endSilentSessions(sql: Sql, silentMs: number): Promise<number> {
   const ended = await sql`

@@ -1,14 +1,5 @@
-/**
- * Gathers calls that come while one is under way, and makes them together.
- *
- * Whoever comes first is served at once, alone. Who comes while that is under way goes with the next group, which starts when
- * it has ended: nobody waits for a timer, and the busier the process, the larger its groups.
- */
-export type GroupedCall<Input, Output> = {
-  call(input: Input): Promise<Output>;
-  /** Whether nothing is under way or waits. */
-  isIdle(): boolean;
-};
+/** A call that may be made together with others. */
+export type GroupedCall<Input, Output> = (input: Input) => Promise<Output>;
 
 export type GroupOptions<Input, Output> = {
   /** Takes the next group out of the queue: at least one, and no more than one call should carry. */
@@ -17,6 +8,7 @@ export type GroupOptions<Input, Output> = {
   together: (inputs: Input[]) => Promise<(Output | undefined)[]>;
   /** Serves one that its group could not, and all of a group that failed: nobody suffers for a neighbour. */
   alone: (input: Input) => Promise<Output>;
+  /** Nothing is under way any more, and nothing waits. */
   onIdle?: () => void;
 };
 
@@ -26,6 +18,12 @@ export type Pending<Input, Output> = {
   reject: (error: unknown) => void;
 };
 
+/**
+ * Gathers calls that come while one is under way, and makes them together.
+ *
+ * Whoever comes first is served at once, alone. Who comes while that is under way goes with the next group, which starts when
+ * it has ended: nobody waits for a timer, and the busier the process, the larger its groups.
+ */
 export function groupCalls<Input, Output>(options: GroupOptions<Input, Output>): GroupedCall<Input, Output> {
   const { take, together, alone, onIdle } = options;
   const queue: Pending<Input, Output>[] = [];
@@ -57,12 +55,9 @@ export function groupCalls<Input, Output>(options: GroupOptions<Input, Output>):
     onIdle?.();
   };
 
-  return {
-    call: (input) =>
-      new Promise((resolve, reject) => {
-        queue.push({ input, resolve, reject });
-        if (!running) void run();
-      }),
-    isIdle: () => !running,
-  };
+  return (input) =>
+    new Promise((resolve, reject) => {
+      queue.push({ input, resolve, reject });
+      if (!running) void run();
+    });
 }

@@ -18,9 +18,6 @@ export type ResultQueue = typeof EXTRACT_QUEUE | typeof CHILD_QUEUE;
 /** A job's payload: ids only. */
 export type ExtractJob = { taskId: string; resultId: string };
 
-/** A job in one of these will be delivered, or is. */
-export const LIVE_STATES = ['created', 'retry', 'active'];
-
 /** How a delivery ends by itself when its worker says nothing. */
 export type JobLimits = {
   /** Bounds the execution, from the moment a worker takes the job; waiting in the queue is not counted. */

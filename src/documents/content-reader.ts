@@ -12,7 +12,7 @@ const GROUP = 100;
 /** Reads the papers of this process, small ones that are wanted at the same time in one statement. */
 export function createContentReader(sql: Sql): ContentReader {
   type Read = { content: Uint8Array | undefined };
-  const group = groupCalls<string, Read>({
+  const read = groupCalls<string, Read>({
     take: (queue) => queue.splice(0, GROUP),
     async together(storageKeys) {
       const rows = await sql<{ storageKey: string; content: Uint8Array | null }[]>`
@@ -29,5 +29,5 @@ export function createContentReader(sql: Sql): ContentReader {
     },
     alone: async (storageKey) => ({ content: await readContent(sql, storageKey) }),
   });
-  return async (storageKey) => (await group.call(storageKey)).content;
+  return async (storageKey) => (await read(storageKey)).content;
 }

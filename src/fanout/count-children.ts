@@ -1,6 +1,7 @@
 import type { Sql, Tx } from '../db.ts';
 import { announceTasks } from '../events/announce.ts';
 import { CHILD_QUEUE } from '../queue.ts';
+import { closeWhere } from '../tasks/close-tasks.ts';
 import type { CountChange, Counting } from '../tasks/task-mode.ts';
 
 /** What ends results of fan-out tasks must know of them. */
@@ -51,32 +52,14 @@ export async function closeTask(tx: Tx, taskId: string): Promise<void> {
   if (closed.length > 0) await announceTasks(tx, [taskId]);
 }
 
-/**
- * Closes open fan-out tasks whose count is full: those that their last child had to pass by. Answers their ids.
- *
- * Two statements, as in scatter mode: a retry may have put results back between the look and the lock.
- */
-export async function closeComplete(tx: Sql | Tx, options: { limit: number }): Promise<string[]> {
-  const complete = await tx<{ id: string }[]>`
-    select t.id
-    from asl_schema.extraction_task t
-    join asl_schema.fanout_tally y on y.task_id = t.id
-    where t.status = 'processing'
-      and t.mode = 'fanout'
-      and y.success_count + y.failed_count + y.cancelled_count = y.expected_count
-    order by t.id
-    limit ${options.limit}
-    for update of t skip locked`;
-  if (complete.length === 0) return [];
-  const closed = await tx<{ id: string }[]>`
-    update asl_schema.extraction_task t
-    set status = 'completed',
-        completed_at = clock_timestamp()
-    from asl_schema.fanout_tally y
-    where t.id = any(${complete.map((task) => task.id)}::uuid[])
-      and t.status = 'processing'
-      and y.task_id = t.id
-      and y.success_count + y.failed_count + y.cancelled_count = y.expected_count
-    returning t.id`;
-  return closed.map((task) => task.id);
+/** Closes open fan-out tasks whose count is full: those that their last child had to pass by. Answers their ids. */
+export async function closeComplete(tx: Sql | Tx, { limit }: { limit: number }): Promise<string[]> {
+  const complete = tx`t.mode = 'fanout'
+      and exists (
+        select 1
+        from asl_schema.fanout_tally y
+        where y.task_id = t.id
+          and y.success_count + y.failed_count + y.cancelled_count = y.expected_count
+      )`;
+  return await closeWhere(tx, { complete, limit });
 }

@@ -3,14 +3,12 @@ import { v7 as uuidv7 } from 'uuid';
 import { inTransaction, type Sql, type Tx } from '../db.ts';
 import { announceTasks } from '../events/announce.ts';
 import { CHILD_QUEUE, type HeldJob, headPriority, insertJobs, type Job, type JobLimits } from '../queue.ts';
+import { MAX_DOCUMENTS } from '../tasks/task.ts';
 import { notifyWake } from '../wake.ts';
 import { closeTask } from './count-children.ts';
 import { failTask } from './fail-task.ts';
 import { completeManagerJob } from './manager-queue.ts';
 import { type ChunkDocument, countProject, readChunk } from './read-chunk.ts';
-
-/** The most documents of one task, in either mode. */
-const MAX_DOCUMENTS = 100_000;
 
 /**
  * - `added`     so many results were made, and there are more to make

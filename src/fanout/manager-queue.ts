@@ -21,6 +21,21 @@ export async function insertManagerJob(boss: PgBoss, tx: Tx, taskId: string, lim
   await boss.insert(MANAGER_QUEUE, [job], on(tx));
 }
 
+/**
+ * Whether the task whose id is the column `taskId` has a manager, at work or to come. Said as the queue's unique index of live
+ * jobs is made, on which it rides: among 10,000 tasks that wait for a manager, each has one look.
+ */
+export function hasManager(tx: Tx, taskId: 't.id' | 'y.task_id') {
+  return tx`exists (
+        select 1
+        from pgboss.job j
+        where j.name = ${MANAGER_QUEUE}
+          and j.policy = 'exclusive'
+          and coalesce(j.singleton_key, '') = 'manager-' || ${tx(taskId)}
+          and j.state in ('created', 'retry', 'active')
+      )`;
+}
+
 /** Completes a manager's own delivery, and no later one of the same job. Answers whether it still was its own. */
 export async function completeManagerJob(boss: PgBoss, tx: Tx, job: HeldJob): Promise<boolean> {
   const response = await boss.complete(MANAGER_QUEUE, { id: job.id, retryCount: job.retryCount }, null, on(tx));

@@ -1,9 +1,11 @@
 import type { PgBoss } from 'pg-boss';
+import { NIL } from 'uuid';
 import { inTransaction, type Sql, type Tx } from '../db.ts';
 import { announceTasks } from '../events/announce.ts';
-import { CHILD_QUEUE, LIVE_STATES, MANAGER_QUEUE } from '../queue.ts';
+import { CHILD_QUEUE } from '../queue.ts';
 import { closeTask } from './count-children.ts';
 import { failTask } from './fail-task.ts';
+import { hasManager } from './manager-queue.ts';
 
 export type FanoutSweepCounts = {
   /** Tallies that said something else than the rows. */
@@ -25,14 +27,20 @@ export async function sweepFanoutTasks(
   boss: PgBoss,
   options: { idleMs: number },
 ): Promise<FanoutSweepCounts> {
-  const open = await sql<{ id: string }[]>`
-    select id
-    from asl_schema.extraction_task
-    where status = 'processing'
-      and mode = 'fanout'
-    order by id`;
   const counts: FanoutSweepCounts = { repaired: 0, closed: 0, failed: 0 };
-  for (const { id: taskId } of open) {
+  let last: string = NIL;
+  for (;;) {
+    const [next] = await sql<{ id: string }[]>`
+      select id
+      from asl_schema.extraction_task
+      where status = 'processing'
+        and mode = 'fanout'
+        and id > ${last}::uuid
+      order by id
+      limit 1`;
+    if (next === undefined) return counts;
+    const taskId = next.id;
+    last = taskId;
     // A transaction each: settles of this task wait while its rows are counted, those of others do not.
     await inTransaction(sql, async (tx) => {
       if (!(await lockOpenTask(tx, taskId))) return;
@@ -50,7 +58,6 @@ export async function sweepFanoutTasks(
       counts.failed += 1;
     });
   }
-  return counts;
 }
 
 /** Passes by a task that somebody else is at: then it is not dead. */
@@ -116,16 +123,10 @@ async function isDead(tx: Tx, taskId: string, idleMs: number): Promise<boolean> 
       and not exists (
         select 1
         from asl_schema.extraction_result r
-        join pgboss.job j on j.name = ${CHILD_QUEUE} and j.id = r.job_id and j.state::text = any(${LIVE_STATES})
+        join pgboss.job j on j.name = ${CHILD_QUEUE} and j.id = r.job_id and j.state in ('created', 'retry', 'active')
         where r.task_id = y.task_id
           and r.status in ('pending', 'extracting')
       )
-      and not exists (
-        select 1
-        from pgboss.job j
-        where j.name = ${MANAGER_QUEUE}
-          and j.singleton_key = 'manager-' || y.task_id
-          and j.state::text = any(${LIVE_STATES})
-      )`;
+      and not ${hasManager(tx, 'y.task_id')}`;
   return dead.length > 0;
 }

@@ -1,7 +1,7 @@
 import type { PgBoss } from 'pg-boss';
 import type { Tx } from '../db.ts';
-import { LIVE_STATES, MANAGER_QUEUE } from '../queue.ts';
 import { failTask } from './fail-task.ts';
+import { hasManager } from './manager-queue.ts';
 
 /**
  * Fails open tasks whose results are not all made, and never will be: the manager's job failed for good, was cancelled or was
@@ -19,7 +19,7 @@ export async function sweepLostManagers(tx: Tx, boss: PgBoss, options: { limit: 
   return still.length;
 }
 
-/** Rides on the index of open tasks, and on the queue's index of live jobs by their key. */
+/** Rides on the index of open tasks. */
 async function lost(tx: Tx, only: ReturnType<Tx>, limit: number): Promise<string[]> {
   const tasks = await tx<{ id: string }[]>`
     select t.id
@@ -28,13 +28,7 @@ async function lost(tx: Tx, only: ReturnType<Tx>, limit: number): Promise<string
     where t.status = 'processing'
       and t.mode = 'fanout'
       and y.expected_count is null
-      and not exists (
-        select 1
-        from pgboss.job j
-        where j.name = ${MANAGER_QUEUE}
-          and j.singleton_key = 'manager-' || t.id
-          and j.state::text = any(${LIVE_STATES})
-      )
+      and not ${hasManager(tx, 't.id')}
       ${only}
     order by t.id
     limit ${limit}

@@ -1,10 +1,8 @@
 import * as v from 'valibot';
-import { RESULT_STATUSES, TASK_STATUSES, type TaskLimits } from '../tasks/task.ts';
+import { MAX_DOCUMENTS, RESULT_STATUSES, TASK_STATUSES, type TaskLimits } from '../tasks/task.ts';
 import { Problem } from './problem.ts';
 import { optional } from './schemas.ts';
 
-/** The most documents a task may have, and so the most results. */
-const MAX_IDS = 100_000;
 /** How many of many bad ids are named. */
 export const MAX_NAMED = 20;
 /** What a column of integers holds. */
@@ -74,9 +72,9 @@ export function deadlinePassed(): Problem {
  */
 export function refuseMany(path: string, kind: Kind, body: object): void {
   const ids = (body as Record<string, unknown>)[path];
-  if (!Array.isArray(ids) || ids.length <= MAX_IDS) return;
-  throw new Problem(422, `too_many_${kind}`, `a task may have at most ${MAX_IDS} ${kind}`, {
-    errors: [{ path, message: `must name at most ${MAX_IDS} ${kind}` }],
+  if (!Array.isArray(ids) || ids.length <= MAX_DOCUMENTS) return;
+  throw new Problem(422, `too_many_${kind}`, `a task may have at most ${MAX_DOCUMENTS} ${kind}`, {
+    errors: [{ path, message: `must name at most ${MAX_DOCUMENTS} ${kind}` }],
   });
 }
 

@@ -31,17 +31,18 @@ export async function cancelTask(sql: Sql, boss: PgBoss, taskId: string): Promis
     if (task === undefined) return { outcome: 'unknown' };
     if (task.status === 'cancelled') return { outcome: 'cancelled', ended: 0 };
     if (task.status !== 'processing') return { outcome: 'closed', status: task.status };
+    // First: in fan-out mode the count of what is ended below would close the task as completed.
+    await tx`
+      update asl_schema.extraction_task
+      set status = 'cancelled',
+          status_reason = 'cancelled_by_user',
+          completed_at = clock_timestamp()
+      where id = ${taskId}::uuid`;
     const ended = await endResults(tx, boss, {
       mode: MODES[task.mode],
       taskIds: [taskId],
       ending: { status: 'cancelled' },
     });
-    await tx`
-      update asl_schema.extraction_task
-      set status = 'cancelled',
-          status_reason = 'cancelled_by_user',
-          completed_at = now()
-      where id = ${taskId}::uuid`;
     await notifyWake(tx, 'asl_stopped');
     await announceTasks(tx, [taskId]);
     return { outcome: 'cancelled', ended };

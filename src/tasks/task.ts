@@ -7,6 +7,9 @@ export type TaskStatus = (typeof TASK_STATUSES)[number];
 export const TASK_MODES = ['scatter', 'fanout'] as const;
 export type TaskModeName = (typeof TASK_MODES)[number];
 
+/** The most documents of one task, and so the most results. */
+export const MAX_DOCUMENTS = 100_000;
+
 export const RESULT_STATUSES = ['pending', 'extracting', 'completed', 'error', 'cancelled'] as const;
 export type ResultStatus = (typeof RESULT_STATUSES)[number];
 

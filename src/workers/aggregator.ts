@@ -22,12 +22,13 @@ export type AggregatorDeps = {
 const ROUND_LIMIT = 5000;
 /** Woken rounds are at least this far apart, so a burst of settles costs a few rounds. */
 const MIN_INTERVAL_MS = 250;
-/** As long as a transaction may idle. */
-const SILENT_MS = 10_000;
+/** How often sessions of stopped processes are looked for, and how long one must have been silent. */
+const LOOK_MS = 10_000;
+const SILENT_MS = 20_000;
 
 /**
- * Runs the aggregator's rounds over the tasks of one mode: every `intervalMs` over all processes together, which is the guarantee, and soon after a
- * wake, which is a courtesy. A round that changed nothing logs nothing.
+ * Runs the aggregator's rounds over the tasks of one mode: every `intervalMs` over all processes together, which is the
+ * guarantee, and soon after a wake, which is a courtesy. A round that changed nothing logs nothing.
  *
  * A round looks at every open task. With tens of thousands of them it takes a tenth of a second; woken rounds then keep a
  * distance of four times that, so closing early never costs more than a fifth of one connection.
@@ -44,7 +45,7 @@ export function startAggregator(deps: AggregatorDeps): Loop {
     if (startedAt < notBefore) return notBefore - startedAt;
     const round = await sweepTasks(sql, boss, { mode, intervalMs, staleAfterMs, limit: ROUND_LIMIT, sweeper });
     notBefore = performance.now() + 4 * (performance.now() - startedAt);
-    if (round.outcome !== 'not_due' && startedAt - lookedAt >= SILENT_MS) {
+    if (round.outcome !== 'not_due' && startedAt - lookedAt >= LOOK_MS) {
       lookedAt = startedAt;
       const silent = await endSilentSessions(sql, SILENT_MS);
       if (silent > 0) log.warn('sessions of stopped processes ended', { silent });

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { isDatabaseAway, isRefusedValue, isWorthAnotherTry, type Sql } from '../db.ts';
+import { isDatabaseAway, isRefusedValue, isWorthAnotherTry } from '../db.ts';
 import type { ContentReader } from '../documents/content-reader.ts';
 import { permanent, toExtractionError } from '../errors.ts';
 import type { ExtractionEngine, Usage } from '../extraction/engine.ts';
@@ -17,7 +17,6 @@ import { startTimeLimit } from './time-limit.ts';
 export type StopReason = 'claim_lost' | 'shutdown';
 
 export type AttemptDeps = {
-  sql: Sql;
   engine: ExtractionEngine;
   extractionTimeoutMs: number;
   retryDelayMs: number;

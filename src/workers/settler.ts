@@ -39,7 +39,7 @@ export function createSettler(deps: { sql: Sql; boss: PgBoss; limits: JobLimits;
     return group;
   };
 
-  return async (settlement) => await groupOf(settlement.taskId).call(encodeSettlement(settlement));
+  return async (settlement) => await groupOf(settlement.taskId)(encodeSettlement(settlement));
 }
 
 function take(queue: Pending<EncodedSettlement, SettleOutcome>[]): Pending<EncodedSettlement, SettleOutcome>[] {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
 import { FANOUT } from '../../src/fanout/fanout.ts';
+import { hasManager } from '../../src/fanout/manager-queue.ts';
 import { sweepFanoutTasks } from '../../src/fanout/sweep-fanout.ts';
 import { CHILD_QUEUE, MANAGER_QUEUE, on, SWEEPER_QUEUE, startQueue } from '../../src/queue.ts';
 import { settleResult } from '../../src/tasks/settle-result.ts';
@@ -245,4 +246,20 @@ test('the sweeper is due every ten minutes, once for all processes, by the queue
   await worker.stop({ graceful: false });
   const { tally, rows } = await readTally(bench, taskId);
   assert.deepEqual(tally, { ...rows, expected: 1 });
+});
+
+test('whether a task has a manager is one look into the index of live jobs, however many tasks wait for theirs', async () => {
+  await sql`
+    insert into pgboss.job (name, singleton_key, policy, data)
+    select ${MANAGER_QUEUE}, 'manager-' || gen_random_uuid(), 'exclusive', '{}' from generate_series(1, 5000)`;
+  await sql`analyze pgboss.job_common`;
+  const { taskId } = await makeFanoutTask(bench, 1);
+  const plan = await sql.begin(
+    (tx) => tx`
+      explain (format json)
+      select ${hasManager(tx, 't.id')} from asl_schema.extraction_task t where t.id = ${taskId}::uuid`,
+  );
+  const text = JSON.stringify(plan);
+  assert.match(text, /"Index Cond":"[^"]*COALESCE\(j?\.?singleton_key/i, text);
+  assert.doesNotMatch(text, /Seq Scan[^}]*job_common/);
 });

@@ -2,7 +2,7 @@ import { v7 as uuidv7 } from 'uuid';
 import { addChunk, type ChunkOutcome } from '../../src/fanout/expand-task.ts';
 import { FANOUT } from '../../src/fanout/fanout.ts';
 import type { ManagerJob } from '../../src/fanout/manager-queue.ts';
-import { type HeldJob, MANAGER_QUEUE, on } from '../../src/queue.ts';
+import { CHILD_QUEUE, type HeldJob, MANAGER_QUEUE, on } from '../../src/queue.ts';
 import { createTask } from '../../src/tasks/create-task.ts';
 import { NO_LIMITS, type TaskLimits } from '../../src/tasks/task.ts';
 import { limits, makeDocuments, type TestBench, TRIAL_TEMPLATE_ID } from './fixtures.ts';
@@ -97,3 +97,28 @@ export async function readState({ sql }: TestBench, taskId: string) {
   if (state === undefined) throw new Error(`no task ${taskId}`);
   return state;
 }
+
+/** Results and live jobs of a task, in order. */
+export async function readMade({ sql }: TestBench, taskId: string) {
+  const rows = await sql<{ documentId: string; filename: string; status: string; jobs: number }[]>`
+    select r.document_id as "documentId", r.filename, r.status,
+      (
+        select count(*)::int from pgboss.job j
+        where j.name = ${CHILD_QUEUE} and j.id = r.job_id and j.data ->> 'resultId' = r.id::text and j.state = 'created'
+      ) as jobs
+    from asl_schema.extraction_result r
+    where r.task_id = ${taskId}
+    order by r.id`;
+  const [jobs] = await sql<{ live: number }[]>`
+    select count(*)::int as live from pgboss.job
+    where name = ${CHILD_QUEUE} and data ->> 'taskId' = ${taskId} and state in ('created', 'retry', 'active')`;
+  return { rows: [...rows], liveJobs: jobs?.live };
+}
+
+/** The jobs that a task's managers have had, oldest first. */
+export const managerJobs = async ({ sql }: TestBench, taskId: string) =>
+  (await sql`
+    select state::text, retry_limit, expire_seconds, singleton_key, length(data::text) < 1000 as small
+    from pgboss.job where name = ${MANAGER_QUEUE} and data ->> 'taskId' = ${taskId} order by created_on`) as unknown as {
+    state: string;
+  }[];
