@@ -9,7 +9,8 @@ type Fragment = postgres.PendingQuery<postgres.Row[]>;
  *
  * Two statements, on purpose. The first finds the candidates and takes their rows, the second looks again: had a retry put
  * results back between the look and the lock, the second, with its snapshot from after the lock, sees them. In one statement
- * the look would be from before it.
+ * the look would be from before it. The time is not now(), when the transaction began: it may have waited for others that ended
+ * results since.
  *
  * @param options.complete what is true of a complete task `t`
  */
@@ -27,7 +28,6 @@ export async function closeWhere(tx: Sql | Tx, options: { complete: Fragment; li
   const closed = await tx<{ id: string }[]>`
     update asl_schema.extraction_task t
     set status = 'completed',
-        -- Not now(), when this transaction began: it may have waited for others that ended results since.
         completed_at = clock_timestamp()
     where t.id = any(${found.map((task) => task.id)}::uuid[])
       and t.status = 'processing'
