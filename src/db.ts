@@ -30,6 +30,10 @@ export function connect(databaseUrl: string, options: ConnectOptions): Sql {
     backoff: (failures: number) => Math.min(1, 0.05 * 2 ** failures),
     connection: {
       application_name: options.applicationName,
+      // Every statement rides on an index. A plan that was made while a table was small is kept for a while when it has grown:
+      // then it must not walk through all of it. With seq scans so dear, a plan for a table of ten rows would seem worth compiling.
+      enable_seqscan: 'off',
+      jit: 'off',
       // A process that stops in mid-transaction, alive but silent, must not keep its locks from everybody else.
       idle_in_transaction_session_timeout: 10_000,
       // The server finds out within a minute that a client is gone without a word, and frees its locks.

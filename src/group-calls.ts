@@ -1,3 +1,5 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+
 /** A call that may be made together with others. */
 export type GroupedCall<Input, Output> = (input: Input) => Promise<Output>;
 
@@ -8,6 +10,8 @@ export type GroupOptions<Input, Output> = {
   together: (inputs: Input[]) => Promise<(Output | undefined)[]>;
   /** Serves one that its group could not, and all of a group that failed: nobody suffers for a neighbour. */
   alone: (input: Input) => Promise<Output>;
+  /** Whether the first of a group waits for the others that come in the same turn of the event loop. */
+  gather?: boolean;
   /** Nothing is under way any more, and nothing waits. */
   onIdle?: () => void;
 };
@@ -25,7 +29,7 @@ export type Pending<Input, Output> = {
  * it has ended: nobody waits for a timer, and the busier the process, the larger its groups.
  */
 export function groupCalls<Input, Output>(options: GroupOptions<Input, Output>): GroupedCall<Input, Output> {
-  const { take, together, alone, onIdle } = options;
+  const { take, together, alone, onIdle, gather = false } = options;
   const queue: Pending<Input, Output>[] = [];
   let running = false;
 
@@ -50,6 +54,7 @@ export function groupCalls<Input, Output>(options: GroupOptions<Input, Output>):
 
   const run = async (): Promise<void> => {
     running = true;
+    if (gather) await nextTurn();
     while (queue.length > 0) await serve(take(queue));
     running = false;
     onIdle?.();

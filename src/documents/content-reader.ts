@@ -13,6 +13,8 @@ const GROUP = 100;
 export function createContentReader(sql: Sql): ContentReader {
   type Read = { content: Uint8Array | undefined };
   const read = groupCalls<string, Read>({
+    // Results that were claimed together ask together.
+    gather: true,
     take: (queue) => queue.splice(0, GROUP),
     async together(storageKeys) {
       const rows = await sql<{ storageKey: string; content: Uint8Array | null }[]>`

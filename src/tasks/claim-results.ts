@@ -46,7 +46,10 @@ export type ClaimOutcome =
  *
  * Waits for no lock: a settle, a sweep or a cancel may hold a row for a moment, and a process that froze in the midst of one
  * for many seconds, and the other results of the batch must not wait with it. A row that was passed by is told from a
- * phantom by the snapshot, in which it could be claimed, so it is never given up as one. Rides on the primary key.
+ * phantom by the snapshot, in which it could be claimed, so it is never given up as one.
+ *
+ * Rides on the primary key: `lateral` makes each result a look-up of its own, in the order in which everybody locks, and
+ * `is true` hides the status from the planner, who would else walk through all results of that status.
  */
 export async function claimResults(sql: Sql | Tx, options: ClaimOptions): Promise<ClaimOutcome[]> {
   const { deliveries, mode = SCATTER } = options;
@@ -74,13 +77,24 @@ export type ClaimOptions = {
 async function writeClaims(sql: Sql | Tx, options: ClaimOptions): Promise<ClaimOutcome[]> {
   const { deliveries, worker, maxAttempts } = options;
   const claims = await sql<(Omit<Claim, 'outcome'> & { status: 'extracting' | 'error' | 'locked' })[]>`
-    with delivered as (
-      select d.task_id, d.result_id, d.job_id, d.delivery
+    with told as materialized (
+      select t.task_id, t.result_id, t.job_id, t.delivery
       from jsonb_to_recordset(${sql.json(deliveries.map(toRow))})
-        as d (task_id uuid, result_id uuid, job_id uuid, delivery integer)
-      join asl_schema.extraction_result r on r.task_id = d.task_id and r.id = d.result_id
-      where r.job_id = d.job_id
-        and (r.status = 'pending' or (r.status = 'extracting' and r.delivery < d.delivery))
+        as t (task_id uuid, result_id uuid, job_id uuid, delivery integer)
+      order by t.task_id, t.result_id
+    ),
+    delivered as (
+      select told.*
+      from told
+      cross join lateral (
+        select 1
+        from asl_schema.extraction_result r
+        where r.task_id = told.task_id
+          and r.id = told.result_id
+          and r.job_id = told.job_id
+          and (r.status = 'pending' or (r.status = 'extracting' and r.delivery < told.delivery)) is true
+        offset 0
+      ) r
     ),
     locked as (
       select
@@ -91,26 +105,30 @@ async function writeClaims(sql: Sql | Tx, options: ClaimOptions): Promise<ClaimO
         r.status = 'extracting' as taken_over,
         r.status = 'extracting' and r.failed_attempts + 1 >= ${maxAttempts} as exhausted
       from delivered d
-      join asl_schema.extraction_result r on r.task_id = d.task_id and r.id = d.result_id
-      where r.job_id = d.job_id
-        and (
-          r.status = 'pending'
-          or (
-            r.status = 'extracting'
-            and r.delivery < d.delivery
-            -- A claim of an earlier delivery that was committed after this snapshot has begun an attempt which this
-            -- statement can't see, and so couldn't end: such a row counts as locked, and the next try sees it.
-            and exists (
-              select 1
-              from asl_schema.extraction_attempt a
-              where a.task_id = r.task_id
-                and a.result_id = r.id
-                and a.attempt = r.attempt
+      cross join lateral (
+        select r.task_id, r.id, r.attempt, r.status, r.failed_attempts
+        from asl_schema.extraction_result r
+        where r.task_id = d.task_id
+          and r.id = d.result_id
+          and r.job_id = d.job_id
+          and (
+            r.status = 'pending'
+            or (
+              r.status = 'extracting'
+              and r.delivery < d.delivery
+              -- A claim of an earlier delivery that was committed after this snapshot has begun an attempt which this
+              -- statement can't see, and so couldn't end: such a row counts as locked, and the next try sees it.
+              and exists (
+                select 1
+                from asl_schema.extraction_attempt a
+                where a.task_id = r.task_id
+                  and a.result_id = r.id
+                  and a.attempt = r.attempt
+              )
             )
-          )
-        )
-      order by r.task_id, r.id
-      for update of r skip locked
+          ) is true
+        for update skip locked
+      ) r
     ),
     lost as (
       update asl_schema.extraction_attempt a
@@ -123,7 +141,7 @@ async function writeClaims(sql: Sql | Tx, options: ClaimOptions): Promise<ClaimO
         and a.task_id = locked.task_id
         and a.result_id = locked.id
         and a.attempt = locked.attempt
-        and a.outcome is null
+        and (a.outcome is null) is true
     ),
     taken as (
       update asl_schema.extraction_result r
@@ -148,9 +166,9 @@ async function writeClaims(sql: Sql | Tx, options: ClaimOptions): Promise<ClaimO
       where status = 'extracting'
     )
     select
-      delivered.task_id as "taskId",
-      delivered.result_id as "resultId",
-      coalesce(taken.status, 'locked') as status,
+      taken.task_id as "taskId",
+      taken.id as "resultId",
+      taken.status,
       taken.attempt,
       taken.failed_attempts as "failedAttempts",
       taken.document_id as "documentId",
@@ -158,9 +176,12 @@ async function writeClaims(sql: Sql | Tx, options: ClaimOptions): Promise<ClaimO
       taken.filename,
       taken.media_type as "mediaType",
       t.template_id as "templateId"
+    from taken
+    join asl_schema.extraction_task t on t.id = taken.task_id
+    union all
+    select task_id, result_id, 'locked', null, null, null, null, null, null, null
     from delivered
-    left join taken on taken.task_id = delivered.task_id and taken.id = delivered.result_id
-    left join asl_schema.extraction_task t on t.id = taken.task_id`;
+    where result_id not in (select id from taken)`;
 
   const byResult = new Map(claims.map((claim) => [claim.resultId, claim]));
   return deliveries.map(({ taskId, resultId }) => {

@@ -82,7 +82,7 @@ function toNextJob({ taskId, resultId, nextJobId, ending }: EncodedSettlement): 
 /**
  * The fence: a row changes only while it is `extracting` under this very attempt. A worker that was stopped, swept, cancelled
  * or overtaken finds zero rows, which is the outcome `stale` and no error. A row that was passed by is told from a stale one by
- * the snapshot, in which it could be settled. Rides on the primary key.
+ * the snapshot, in which it could be settled. Rides on the primary key, by the means that claim-results.ts tells of.
  */
 async function writeEndings(
   tx: Tx,
@@ -96,19 +96,25 @@ async function writeEndings(
   const rows = `[${settlements.map(({ row }) => row).join(',')}]`;
   const written = await tx<{ resultId: string; status: Exclude<SettleOutcome, 'stale'> | 'locked' }[]>`
     with told as materialized (
-      select t.result_id, t.attempt, t.kind, t.spent, t.code, t.message, t.data, t.usage, t.next_job_id
+      select t.*
       from json_to_recordset(${rows}::text::json) as t (
         result_id uuid, attempt integer, kind text, spent integer, code text, message text, data json, usage jsonb,
         next_job_id uuid
       )
+      order by t.result_id
     ),
     seen as (
-      select r.id
+      select told.result_id as id
       from told
-      join asl_schema.extraction_result r on r.id = told.result_id
-      where r.task_id = ${taskId}::uuid
-        and r.status = 'extracting'
-        and r.attempt = told.attempt
+      cross join lateral (
+        select 1
+        from asl_schema.extraction_result r
+        where r.task_id = ${taskId}::uuid
+          and r.id = told.result_id
+          and (r.status = 'extracting') is true
+          and r.attempt = told.attempt
+        offset 0
+      ) r
     ),
     fenced as (
       select
@@ -128,12 +134,15 @@ async function writeEndings(
           else 'pending'
         end as status
       from told
-      join asl_schema.extraction_result r on r.id = told.result_id
-      where r.task_id = ${taskId}::uuid
-        and r.status = 'extracting'
-        and r.attempt = told.attempt
-      order by r.id
-      for update of r ${wait ? tx`` : tx`skip locked`}
+      cross join lateral (
+        select r.task_id, r.id, r.failed_attempts
+        from asl_schema.extraction_result r
+        where r.task_id = ${taskId}::uuid
+          and r.id = told.result_id
+          and (r.status = 'extracting') is true
+          and r.attempt = told.attempt
+        for update ${wait ? tx`` : tx`skip locked`}
+      ) r
     ),
     recorded as (
       update asl_schema.extraction_attempt a
@@ -146,7 +155,7 @@ async function writeEndings(
       where a.task_id = fenced.task_id
         and a.result_id = fenced.id
         and a.attempt = fenced.attempt
-        and a.outcome is null
+        and (a.outcome is null) is true
     ),
     settled as (
       update asl_schema.extraction_result r
@@ -181,6 +190,6 @@ async function writeEndings(
     )
     select id as "resultId", status from settled
     union all
-    select id, 'locked' from seen where not exists (select 1 from fenced where fenced.id = seen.id)`;
+    select id, 'locked' from seen where id not in (select id from fenced)`;
   return new Map(written.map(({ resultId, status }) => [resultId, status]));
 }

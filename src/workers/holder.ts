@@ -33,6 +33,7 @@ export type Source = { mode: Counting; settle: Settle };
 
 /** The results in the hands of this process. */
 export type Holder = {
+  /** How many of them take up a place: all but those that are only being settled, of which so many do not count. */
   size(): number;
   /** Runs an attempt at a result that was claimed, from now to its settle. */
   hold(source: Source, job: Job<ExtractJob>, claim: Claim): void;
@@ -52,6 +53,8 @@ type Held = {
   done: Promise<void>;
 };
 
+/** What is settled needs no slot; but when the database is slow, a process must not go on and on with results in its hands. */
+const SETTLING = 100;
 /** The longest that handing back takes at a stop. */
 const HAND_BACK_MS = 5000;
 /** How soon an extraction hears that its result is no longer its own, when no word of it arrives. */
@@ -63,6 +66,7 @@ const WATCH_MS = 1000;
 export function createHolder(deps: HolderDeps): Holder {
   const { sql, boss, slots, log, publish, onSettled } = deps;
   const held = new Map<string, Held>();
+  let settling = 0;
   const parts = {
     ...deps,
     noteWait: slots.noteWait,
@@ -85,9 +89,15 @@ export function createHolder(deps: HolderDeps): Holder {
     const run = async (): Promise<void> => {
       const startedAt = performance.now();
       let code: string | undefined;
-      const settle: Settle = (settlement) => {
+      const settle: Settle = async (settlement) => {
         code = 'code' in settlement.ending ? settlement.ending.code : undefined;
-        return source.settle(settlement);
+        settling += 1;
+        deps.onLeft();
+        try {
+          return await source.settle(settlement);
+        } finally {
+          settling -= 1;
+        }
       };
       const outcome = await runAttempt({ ...parts, settle, enterSlot }, claimed, job, stop.signal, attemptLog);
       if (held.get(job.id) === entry) held.delete(job.id);
@@ -138,7 +148,7 @@ export function createHolder(deps: HolderDeps): Holder {
   const watching = startLoop({ name: 'watching claims', intervalMs: WATCH_MS, step: watch, log });
 
   return {
-    size: () => held.size,
+    size: () => held.size - Math.min(settling, SETTLING),
     hold,
     check: () => watching.wake(),
     async stop(graceMs) {
