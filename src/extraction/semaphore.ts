@@ -6,6 +6,12 @@ export type Semaphore = {
    * @throws the signal's reason when it fires first; the place in the queue is then given up
    */
   enter(signal: AbortSignal): Promise<() => void>;
+  /**
+   * The same, but undefined when there was no room within so many milliseconds.
+   *
+   * @throws the signal's reason when it fires first
+   */
+  enterWithin(ms: number, signal: AbortSignal): Promise<(() => void) | undefined>;
 };
 
 export function createSemaphore(places: number): Semaphore {
@@ -22,26 +28,39 @@ export function createSemaphore(places: number): Semaphore {
     next();
   };
 
+  const enter = async (signal: AbortSignal, withinMs?: number): Promise<(() => void) | undefined> => {
+    signal.throwIfAborted();
+    if (free > 0) {
+      free -= 1;
+      return once(leave);
+    }
+    return await new Promise((resolve, reject) => {
+      const end = (): void => {
+        waiting.delete(turn);
+        clearTimeout(timer);
+        signal.removeEventListener('abort', giveUp);
+      };
+      const turn = (): void => {
+        end();
+        resolve(once(leave));
+      };
+      const giveUp = (): void => {
+        end();
+        reject(signal.reason);
+      };
+      const tire = (): void => {
+        end();
+        resolve(undefined);
+      };
+      const timer = withinMs === undefined ? undefined : setTimeout(tire, withinMs);
+      signal.addEventListener('abort', giveUp, { once: true });
+      waiting.add(turn);
+    });
+  };
+
   return {
-    enter(signal) {
-      signal.throwIfAborted();
-      if (free > 0) {
-        free -= 1;
-        return Promise.resolve(once(leave));
-      }
-      return new Promise((resolve, reject) => {
-        const turn = (): void => {
-          signal.removeEventListener('abort', giveUp);
-          resolve(once(leave));
-        };
-        const giveUp = (): void => {
-          waiting.delete(turn);
-          reject(signal.reason);
-        };
-        signal.addEventListener('abort', giveUp, { once: true });
-        waiting.add(turn);
-      });
-    },
+    enter: async (signal) => (await enter(signal)) as () => void,
+    enterWithin: (ms, signal) => enter(signal, ms),
   };
 }
 

@@ -77,22 +77,22 @@ export type ClaimOptions = {
 async function writeClaims(sql: Sql | Tx, options: ClaimOptions): Promise<ClaimOutcome[]> {
   const { deliveries, worker, maxAttempts } = options;
   const claims = await sql<(Omit<Claim, 'outcome'> & { status: 'extracting' | 'error' | 'locked' })[]>`
-    with told as materialized (
-      select t.task_id, t.result_id, t.job_id, t.delivery
+    with delivered as materialized (
+      select d.task_id, d.result_id, d.job_id, d.delivery
       from jsonb_to_recordset(${sql.json(deliveries.map(toRow))})
-        as t (task_id uuid, result_id uuid, job_id uuid, delivery integer)
-      order by t.task_id, t.result_id
+        as d (task_id uuid, result_id uuid, job_id uuid, delivery integer)
+      order by d.task_id, d.result_id
     ),
-    delivered as (
-      select told.*
-      from told
+    claimable as (
+      select d.*
+      from delivered d
       cross join lateral (
         select 1
         from asl_schema.extraction_result r
-        where r.task_id = told.task_id
-          and r.id = told.result_id
-          and r.job_id = told.job_id
-          and (r.status = 'pending' or (r.status = 'extracting' and r.delivery < told.delivery)) is true
+        where r.task_id = d.task_id
+          and r.id = d.result_id
+          and r.job_id = d.job_id
+          and (r.status = 'pending' or (r.status = 'extracting' and r.delivery < d.delivery)) is true
         offset 0
       ) r
     ),
@@ -104,7 +104,7 @@ async function writeClaims(sql: Sql | Tx, options: ClaimOptions): Promise<ClaimO
         d.delivery,
         r.status = 'extracting' as taken_over,
         r.status = 'extracting' and r.failed_attempts + 1 >= ${maxAttempts} as exhausted
-      from delivered d
+      from claimable d
       cross join lateral (
         select r.task_id, r.id, r.attempt, r.status, r.failed_attempts
         from asl_schema.extraction_result r
@@ -180,7 +180,7 @@ async function writeClaims(sql: Sql | Tx, options: ClaimOptions): Promise<ClaimO
     join asl_schema.extraction_task t on t.id = taken.task_id
     union all
     select task_id, result_id, 'locked', null, null, null, null, null, null, null
-    from delivered
+    from claimable
     where result_id not in (select id from taken)`;
 
   const byResult = new Map(claims.map((claim) => [claim.resultId, claim]));

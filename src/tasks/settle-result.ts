@@ -76,6 +76,7 @@ async function settle(
 }
 
 function toNextJob({ taskId, resultId, nextJobId, ending }: EncodedSettlement): Job {
+  if (nextJobId === undefined) throw new Error(`an ending of the kind ${ending.kind} leads to no other attempt`);
   return { taskId, resultId, jobId: nextJobId, delayMs: 'delayMs' in ending ? ending.delayMs : 0 };
 }
 

@@ -22,12 +22,16 @@ export type Settlement = {
 };
 
 /** A settlement whose ending is written out as JSON, so that what can't be is found before it meets any other. */
-export type EncodedSettlement = Settlement & { nextJobId: string; row: string };
+export type EncodedSettlement = Settlement & {
+  row: string;
+  /** Where the ending may lead to another attempt. */
+  nextJobId: string | undefined;
+};
 
 /** @throws RangeError, TypeError when the data can't be written as JSON: a circle, a depth beyond the stack */
 export function encodeSettlement(settlement: Settlement): EncodedSettlement {
   const { resultId, attempt, ending } = settlement;
-  const nextJobId = uuidv7();
+  const nextJobId = ending.kind === 'completed' || ending.kind === 'error' ? undefined : uuidv7();
   const row = JSON.stringify({
     result_id: resultId,
     attempt,

@@ -81,9 +81,9 @@ export function createHolder(deps: HolderDeps): Holder {
     const attemptLog = withLogEvents(log.child(about), about, publish);
     publish({ type: 'result', ...about, status: 'extracting' });
     let begun = false;
-    const enterSlot = async (signal: AbortSignal): Promise<() => void> => {
-      const leave = await slots.enter(signal);
-      begun = true;
+    const enterSlot: Slots['enterWithin'] = async (ms, signal) => {
+      const leave = await slots.enterWithin(ms, signal);
+      begun = leave !== undefined;
       return leave;
     };
     const run = async (): Promise<void> => {

@@ -29,7 +29,7 @@ export type Settle = (settlement: Settlement) => Promise<SettleOutcome>;
 /** What the attempts of one process share. */
 export type AttemptParts = AttemptDeps & {
   settle: Settle;
-  enterSlot: Slots['enter'];
+  enterSlot: Slots['enterWithin'];
   noteWait: Slots['noteWait'];
   readTemplate: TemplateReader;
   readContent: ContentReader;
@@ -56,8 +56,8 @@ export async function runAttempt(
 
 /** How the extraction ended, or undefined if the claim was lost meanwhile and there is nothing to say any more. */
 async function extract(deps: AttemptParts, claim: Claim, stop: AbortSignal, log: Logger): Promise<Ending | undefined> {
-  const time = startTimeLimit(deps.extractionTimeoutMs);
-  const signal = AbortSignal.any([stop, time.signal]);
+  const time = startTimeLimit(deps.extractionTimeoutMs, stop);
+  const { signal } = time;
   let leaveSlot: (() => void) | undefined;
   try {
     const template = await orAborted(deps.readTemplate(claim.templateId), signal);
@@ -82,7 +82,7 @@ async function extract(deps: AttemptParts, claim: Claim, stop: AbortSignal, log:
     return { kind: 'completed', data: output.data, usage: output.usage };
   } catch (error) {
     if (stop.aborted) return whenStopped(stop.reason as StopReason);
-    if (time.signal.aborted) {
+    if (signal.aborted) {
       const message = `The extraction took longer than ${deps.extractionTimeoutMs / 1000} s.`;
       return whenTransient(deps, claim, 'extraction_timeout', message);
     }
@@ -108,14 +108,9 @@ async function waitForSlot(
   { enterSlot, noteWait }: AttemptParts,
   stop: AbortSignal,
 ): Promise<(() => void) | undefined> {
-  const patience = AbortSignal.timeout(SLOT_WAIT_MS);
-  try {
-    return await enterSlot(AbortSignal.any([stop, patience]));
-  } catch (error) {
-    if (stop.aborted) throw error;
-    noteWait(SLOT_WAIT_MS);
-    return undefined;
-  }
+  const leave = await enterSlot(SLOT_WAIT_MS, stop);
+  if (leave === undefined) noteWait(SLOT_WAIT_MS);
+  return leave;
 }
 
 /** An engine that does not listen to its signal must not keep the slot: its late answer goes nowhere. */

@@ -8,6 +8,8 @@ export type Slots = {
    * @throws the signal's reason when it fires first
    */
   enter(signal: AbortSignal): Promise<() => void>;
+  /** The same, but undefined when none was free within so many milliseconds. */
+  enterWithin(ms: number, signal: AbortSignal): Promise<(() => void) | undefined>;
   /** How many wait for a place. */
   waiting(): number;
   /** How many results to hold beyond the places, so that a place that becomes free finds one that is ready. */
@@ -35,19 +37,28 @@ export function createSlots(count: number): Slots {
     meanMs = Number.isFinite(meanMs) ? meanMs + WEIGHT * (ms - meanMs) : ms;
   };
 
+  const timed = (leave: () => void): (() => void) => {
+    const startedAt = performance.now();
+    return () => {
+      note(performance.now() - startedAt);
+      leave();
+    };
+  };
+
+  const counted = async <T>(wait: Promise<T>): Promise<T> => {
+    waiting += 1;
+    try {
+      return await wait;
+    } finally {
+      waiting -= 1;
+    }
+  };
+
   return {
-    async enter(signal) {
-      waiting += 1;
-      try {
-        const leave = await semaphore.enter(signal);
-        const startedAt = performance.now();
-        return () => {
-          note(performance.now() - startedAt);
-          leave();
-        };
-      } finally {
-        waiting -= 1;
-      }
+    enter: async (signal) => timed(await counted(semaphore.enter(signal))),
+    async enterWithin(ms, signal) {
+      const leave = await counted(semaphore.enterWithin(ms, signal));
+      return leave === undefined ? undefined : timed(leave);
     },
     waiting: () => waiting,
     ahead: () => Math.floor((count - 1) * Math.min(1, AHEAD_MS / meanMs)),

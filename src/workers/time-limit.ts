@@ -1,6 +1,6 @@
 /** A limit on the time that an attempt works; waiting is not counted. */
 export type TimeLimit = {
-  /** Fires when the time is used up. */
+  /** Fires when the time is used up, or with the reason of `stop`. */
   signal: AbortSignal;
   /** Stops the clock until `wait` ends, however it ends. */
   whileWaiting<T>(wait: Promise<T>): Promise<T>;
@@ -8,9 +8,16 @@ export type TimeLimit = {
   clear(): void;
 };
 
-/** @param limitMs how long the work may take, waits left out */
-export function startTimeLimit(limitMs: number): TimeLimit {
+/**
+ * @param limitMs how long the work may take, waits left out
+ * @param stop ends the work earlier: the signal fires with its reason
+ */
+export function startTimeLimit(limitMs: number, stop?: AbortSignal): TimeLimit {
+  // One controller for both: AbortSignal.any costs more than all else here, and each extraction needs one.
   const controller = new AbortController();
+  const forward = (): void => controller.abort(stop?.reason);
+  if (stop?.aborted) forward();
+  stop?.addEventListener('abort', forward, { once: true });
   let leftMs = limitMs;
   let runningSince = 0;
   let waits = 0;
@@ -39,6 +46,7 @@ export function startTimeLimit(limitMs: number): TimeLimit {
     },
     clear() {
       cleared = true;
+      stop?.removeEventListener('abort', forward);
       clearTimeout(timer);
     },
   };
