@@ -32,6 +32,9 @@ export type ChunkOptions = {
  * whole chunks, and the next one goes on behind them. The task's row is locked first: two managers at work on one task, as
  * after a long silence of the first, take turns, and neither makes what the other has made.
  *
+ * Statements that do not need each other's answer are sent together: on the one connection of the transaction they still run one
+ * after the other, but nobody waits for the wire in between.
+ *
  * Children may end, all of them, while more are made: how many there will be is written with the last chunk, and only then can
  * the counter be full. If it is full in that moment, or there were no documents at all, the manager closes the task itself.
  */
@@ -53,20 +56,21 @@ export async function addChunk(
       await completeManagerJob(boss, tx, job);
       return { outcome: 'ended' };
     }
-    const { documents, isLast } = await readChunk(tx, task, chunkSize);
-    const priorityBase = task.priorityBase ?? (await headPriority(tx, CHILD_QUEUE)) + task.nextPosition;
+    const [{ documents, isLast }, priorityBase] = await Promise.all([
+      readChunk(tx, task, chunkSize),
+      task.priorityBase ?? headPriority(tx, CHILD_QUEUE).then((head) => head + task.nextPosition),
+    ]);
     const failed = await insertResults(tx, boss, { ...task, priorityBase }, documents, limits);
-    await tx`
+    const noted = tx`
       update asl_schema.fanout_expansion
       set documents_until = coalesce(documents_until, ${task.listed ? null : tx`now()`}),
           next_position = next_position + ${documents.length},
           last_document_id = coalesce(${documents.at(-1)?.documentId ?? null}::uuid, last_document_id),
           priority_base = ${priorityBase}
       where task_id = ${taskId}::uuid`;
-    if (isLast) await completeManagerJob(boss, tx, job);
+    const completed = isLast ? completeManagerJob(boss, tx, job) : undefined;
+    await Promise.all([noted, completed, notifyWake(tx, 'asl_jobs'), announceTasks(tx, [taskId])]);
     await countAdded(tx, task, { added: documents.length, failed, isLast });
-    await notifyWake(tx, 'asl_jobs');
-    await announceTasks(tx, [taskId]);
     return { outcome: isLast ? 'expanded' : 'added', results: documents.length };
   });
 }
@@ -90,14 +94,13 @@ export type Expansion = {
 async function lockTask(tx: Tx, taskId: string): Promise<Expansion | undefined> {
   // Whatever its status: a retry at this moment counts on this manager while its job is alive, and must not see it end in
   // between because the task was closed a moment ago.
-  const [task] = await tx<{ open: boolean }[]>`
+  const lock = tx<{ open: boolean }[]>`
     select status = 'processing' as open
     from asl_schema.extraction_task
     where id = ${taskId}::uuid
     for update`;
-  if (!task?.open) return undefined;
   // A statement of its own, so that it sees what a manager has committed for which the one above has waited.
-  const [expansion] = await tx<Expansion[]>`
+  const read = tx<Expansion[]>`
     select
       t.id as "taskId",
       t.project_id as "projectId",
@@ -113,7 +116,8 @@ async function lockTask(tx: Tx, taskId: string): Promise<Expansion | undefined> 
     join asl_schema.fanout_expansion e on e.task_id = t.id
     where t.id = ${taskId}::uuid
       and y.expected_count is null`;
-  return expansion;
+  const [[task], [expansion]] = await Promise.all([lock, read]);
+  return task?.open ? expansion : undefined;
 }
 
 /**
@@ -139,7 +143,7 @@ async function insertResults(
     position: nextPosition + i,
     ...(document.storageKey === null ? DELETED : overdue ? OVERDUE : NO_ERROR),
   }));
-  await tx`
+  const inserted = tx`
     insert into asl_schema.extraction_result (
       task_id, id, document_id, storage_key, filename, media_type, job_id, status, error_code, error_message, finished_at
     )
@@ -154,7 +158,7 @@ async function insertResults(
   const jobs = results.flatMap(({ resultId, jobId, code, position }): Job[] =>
     code === null ? [{ taskId, resultId, jobId, priority: priorityBase - position }] : [],
   );
-  await insertJobs(boss, tx, CHILD_QUEUE, jobs, limits);
+  await Promise.all([inserted, insertJobs(boss, tx, CHILD_QUEUE, jobs, limits)]);
   return results.length - jobs.length;
 }
 

@@ -27,13 +27,14 @@ async function leaveToManager(tx: Tx, boss: PgBoss, task: NewTask, limits: JobLi
   const { taskId, projectId, documentIds } = task;
   const unknown = documentIds === null ? undefined : await findUnknownDocuments(tx, { projectId, documentIds });
   if (unknown !== undefined) return unknown;
-  await tx`
+  const tally = tx`
     insert into asl_schema.fanout_tally (task_id, expected_count)
     values (${taskId}::uuid, ${documentIds?.length === 0 ? 0 : null}::int)`;
-  await tx`
+  const expansion = tx`
     insert into asl_schema.fanout_expansion (task_id, document_ids)
     values (${taskId}::uuid, ${documentIds as string[] | null}::uuid[])`;
-  if (documentIds?.length !== 0) await insertManagerJob(boss, tx, taskId, limits);
+  const manager = documentIds?.length === 0 ? undefined : insertManagerJob(boss, tx, taskId, limits);
+  await Promise.all([tally, expansion, manager]);
   return { outcome: 'begun', results: 0 };
 }
 

@@ -35,7 +35,8 @@ async function scatterDocuments(tx: Tx, boss: PgBoss, task: NewTask, limits: Job
     resultId: uuidv7({ msecs, seq }),
     jobId: uuidv7(),
   }));
-  const inserted = await tx`
+  // Sent together, and run one after the other: see addChunk.
+  const insert = tx`
     insert into asl_schema.extraction_result (task_id, id, document_id, storage_key, filename, media_type, job_id)
     select ${taskId}::uuid, wanted.result_id, d.id, d.storage_key, d.filename, d.media_type, wanted.job_id
     from unnest(
@@ -44,13 +45,13 @@ async function scatterDocuments(tx: Tx, boss: PgBoss, task: NewTask, limits: Job
       ${results.map((result) => result.jobId)}::uuid[]
     ) as wanted (document_id, result_id, job_id)
     join asl_schema.document d on d.id = wanted.document_id and d.project_id = ${projectId}`;
+  const [inserted, head] = await Promise.all([insert, headPriority(tx, EXTRACT_QUEUE)]);
   if (inserted.count !== documentIds.length) {
     const unknown = await findUnknownDocuments(tx, { projectId, documentIds });
     if (unknown === undefined) throw new Error(`${inserted.count} results for ${documentIds.length} documents`);
     return unknown;
   }
 
-  const head = await headPriority(tx, EXTRACT_QUEUE);
   const jobs = results.map(({ resultId, jobId }, position) => ({ taskId, resultId, jobId, priority: head - position }));
   await insertJobs(boss, tx, EXTRACT_QUEUE, jobs, limits);
   return { outcome: 'begun', results: results.length };

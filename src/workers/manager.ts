@@ -84,9 +84,10 @@ async function expand(deps: ManagerDeps, job: Job<ManagerJob>, isStopping: () =>
   let results = 0;
   let analyzeAt = 1;
   while (!isStopping()) {
-    // Another manager has it: the heartbeat lapsed while this one was away.
-    if (!(await touchJobs(boss, sql, MANAGER_QUEUE, [job])).has(job.id)) return;
-    const chunk = await addPatiently(deps, { taskId, job, chunkSize }, log);
+    const alive = touchJobs(boss, sql, MANAGER_QUEUE, [job]);
+    // Another manager has it: the heartbeat lapsed while this one was away. Not so at the first chunk, a moment after the fetch.
+    if (results > 0 && !(await alive).has(job.id)) return;
+    const [chunk] = await Promise.all([addPatiently(deps, { taskId, job, chunkSize }, log), alive]);
     if (chunk.outcome === 'ended') return;
     results += chunk.results;
     if (results >= analyzeAt) {
