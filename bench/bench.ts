@@ -87,10 +87,14 @@ function bothUsages(pid: number | undefined, redis: RedisServer | undefined): Se
 
 export type WorkSettings = { slots: number; waitMs: number; processes?: number };
 
+/** What PostgreSQL's default of 100 connections allows one process beside the bench's own. */
+const MOST_CONNECTIONS = 80;
+
 /** Starts a contender's processes, with a pool for all slots and two more, which graphile-worker's documentation asks for. */
 export async function startEntrant({ contender, settings }: Entrant, options: WorkSettings): Promise<Workers> {
   const { slots, waitMs, processes = 1 } = options;
-  const plan = { contender: contender.name, waitMs, settings: { ...settings, slots, poolSize: slots + 2 } };
+  const poolSize = Math.min(slots + 2, Math.floor(MOST_CONNECTIONS / processes));
+  const plan = { contender: contender.name, waitMs, settings: { ...settings, slots, poolSize } };
   return await startWorkers(plan, processes);
 }
 

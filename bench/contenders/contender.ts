@@ -5,7 +5,7 @@ export type WorkerSettings = {
   databaseUrl: string;
   /** Items at a time. */
   slots: number;
-  /** Connections of the pool. What a contender opens beside it, to listen or for its upkeep, is its own affair. */
+  /** Connections of the pool, for those who want one for each slot. What a contender opens beside it, to listen or for its upkeep, is its own affair. */
   poolSize: number;
   /** Of the contender's own Redis, where it has one. */
   redisUrl?: string | undefined;

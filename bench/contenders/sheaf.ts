@@ -25,10 +25,9 @@ export function sheaf(mode: TaskModeName): Contender {
     form: 'ours',
     prepare: async (databaseUrl) => void (await migrateDatabase(databaseUrl)),
     openClient: (settings) => openClient(mode, settings),
-    async startWorker({ databaseUrl, slots, poolSize }, work) {
+    async startWorker({ databaseUrl, slots }, work) {
       const config = loadConfig({
         DATABASE_URL: databaseUrl,
-        DATABASE_POOL_SIZE: String(poolSize),
         WORKER_SLOTS: String(slots),
         ROLES: 'worker,aggregator',
         LOG_LEVEL: 'error',
