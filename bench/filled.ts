@@ -52,40 +52,6 @@ async function insertJobsOf(tx: Sql | Tx, taskId: string, jobs: string): Promise
       and status = 'pending'`;
 }
 
-/** Rows that one statement makes. */
-const CHUNK = 500_000;
-
-/** Closed tasks of `total` completed results together, which stand for years of use. */
-export async function fillOldTasks(sql: Sql, { tasks, total }: { tasks: number; total: number }): Promise<void> {
-  const each = Math.ceil(total / tasks);
-  const tasksAtATime = Math.max(1, Math.floor(CHUNK / Math.max(1, each)));
-  for (let from = 0; from < tasks; from += tasksAtATime) {
-    const count = Math.min(tasksAtATime, tasks - from);
-    await sql`
-      with old as (
-        insert into asl_schema.extraction_task (
-          id, project_id, template_id, template_version, mode, request_fingerprint, total_count, status, created_at,
-          completed_at
-        )
-        select
-          ('01900000-0000-7000-8000-' || lpad(to_hex(${from}::int + n), 12, '0'))::uuid, 'old-' || n % 100,
-          ${TRIAL_TEMPLATE_ID}::uuid, 1, 'scatter', repeat('0', 64), ${each}::int, 'completed',
-          now() - interval '1 year', now() - interval '1 year'
-        from generate_series(1, ${count}::int) as numbers (n)
-        returning id
-      )
-      insert into asl_schema.extraction_result (
-        task_id, id, document_id, storage_key, filename, media_type, status, job_id, attempt, extracted_data, finished_at
-      )
-      select
-        old.id, ('01900000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, gen_random_uuid(), 'none',
-        'paper-' || n || '.txt', 'text/plain', 'completed', gen_random_uuid(), 1,
-        '{"title":{"value":"A title","status":"found"}}', now() - interval '1 year'
-      from old
-      cross join generate_series(1, ${each}::int) as numbers (n)`;
-  }
-}
-
 /** An open task of `count` pending results with their jobs, of documents that are not there: for claiming only. */
 export async function fillQueue(sql: Sql, { count, jobs }: { count: number; jobs: string }): Promise<string> {
   const taskId = uuidv7();

@@ -70,11 +70,17 @@ async function readPage(
     select result.*
     from asl_schema.extraction_task t
     left join (
-      select ${resultColumns(sql)}
+      select result.*
       from page
-      join asl_schema.extraction_result r using (id)
+      -- Each by its key, hence the offset: where tasks have been small so far, a walk through all of this one would seem no dearer.
+      cross join lateral (
+        select ${resultColumns(sql)}
+        from asl_schema.extraction_result
+        where task_id = ${taskId}::uuid
+          and id = page.id
+        offset 0
+      ) result
       where page.rows > 0
-        and r.task_id = ${taskId}::uuid
     ) result on true
     where t.id = ${taskId}::uuid
     order by result."resultId"`;

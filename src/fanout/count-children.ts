@@ -60,6 +60,8 @@ export async function closeComplete(tx: Sql | Tx, { limit }: { limit: number }):
         from asl_schema.fanout_tally y
         where y.task_id = t.id
           and y.success_count + y.failed_count + y.cancelled_count = y.expected_count
+        -- A look for each open task: the tallies of all the tasks that were ever closed are full too.
+        offset 0
       )`;
   return await closeWhere(tx, { complete, limit });
 }

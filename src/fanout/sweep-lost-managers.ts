@@ -19,15 +19,21 @@ export async function sweepLostManagers(tx: Tx, boss: PgBoss, options: { limit: 
   return still.length;
 }
 
-/** Rides on the index of open tasks. */
+/** Rides on the index of open tasks, and on the keys of what it looks up for each. */
 async function lost(tx: Tx, only: ReturnType<Tx>, limit: number): Promise<string[]> {
   const tasks = await tx<{ id: string }[]>`
     select t.id
     from asl_schema.extraction_task t
-    join asl_schema.fanout_tally y on y.task_id = t.id
     where t.status = 'processing'
       and t.mode = 'fanout'
-      and y.expected_count is null
+      and exists (
+        select 1
+        from asl_schema.fanout_tally y
+        where y.task_id = t.id
+          and y.expected_count is null
+        -- A look for each open task, and no walk through the tallies of those that have ended.
+        offset 0
+      )
       and not ${hasManager(tx, 't.id')}
       ${only}
     order by t.id

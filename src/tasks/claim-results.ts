@@ -81,6 +81,9 @@ async function writeClaims(sql: Sql | Tx, options: ClaimOptions): Promise<ClaimO
       select d.task_id, d.result_id, d.job_id, d.delivery
       from jsonb_to_recordset(${sql.json(deliveries.map(toRow))})
         as d (task_id uuid, result_id uuid, job_id uuid, delivery integer)
+      -- Always so, and not believed by the planner: of one row it expects no more than a look-up by the key, also in a plan that
+      -- was made when the table was small and is kept.
+      where (d.result_id = d.result_id) is true
       order by d.task_id, d.result_id
     ),
     claimable as (

@@ -39,34 +39,30 @@ export async function endResults(tx: Tx, boss: PgBoss, { mode, taskIds, ending }
       for update
     ) unfinished`;
   const ended = await tx<{ taskId: string; jobId: string }[]>`
-    with unfinished as (
-      select task_id, id, attempt
-      from asl_schema.extraction_result
-      where task_id = any(${taskIds as string[]}::uuid[])
-        and status in ('pending', 'extracting')
-    ),
-    recorded as (
+    with recorded as (
       update asl_schema.extraction_attempt a
       set outcome = 'cancelled',
           finished_at = now(),
           error_code = ${code},
           error_message = ${message}
-      from unfinished u
-      where a.task_id = u.task_id
-        and a.result_id = u.id
-        and a.attempt = u.attempt
+      from asl_schema.extraction_result r
+      where r.task_id = any(${taskIds as string[]}::uuid[])
+        and r.status = 'extracting'
+        and a.task_id = r.task_id
+        and a.result_id = r.id
+        and a.attempt = r.attempt
         and a.outcome is null
     )
-    update asl_schema.extraction_result r
+    update asl_schema.extraction_result
     set status = ${ending.status},
         error_code = ${code},
         error_message = ${message},
         delivery = null,
         finished_at = now(),
         updated_at = now()
-    from unfinished u
-    where r.task_id = u.task_id and r.id = u.id
-    returning r.task_id as "taskId", r.job_id as "jobId"`;
+    where task_id = any(${taskIds as string[]}::uuid[])
+      and status in ('pending', 'extracting')
+    returning task_id as "taskId", job_id as "jobId"`;
   const jobIds = ended.map((result) => result.jobId);
   await deleteJobs(tx, boss, mode.queue, jobIds);
   await mode.count(tx, countChanges(ended, ending.status === 'error' ? 'failed' : 'cancelled'));

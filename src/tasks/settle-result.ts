@@ -102,6 +102,8 @@ async function writeEndings(
         result_id uuid, attempt integer, kind text, spent integer, code text, message text, data json, usage jsonb,
         next_job_id uuid
       )
+      -- As in claim-results.ts: the planner shall expect one row.
+      where (t.result_id = t.result_id) is true
       order by t.result_id
     ),
     seen as (

@@ -71,7 +71,8 @@ export async function sweepLostJobs(
         select r.id, r.status, r.attempt, r.job_id
         from asl_schema.extraction_result r
         where r.task_id = t.id
-          and (t.id > tick.cursor_task_id or r.id > tick.cursor_result_id)
+          -- One bound and no "or", so that the task of the cursor is entered at it too, and not walked up to it.
+          and r.id > case when t.id = tick.cursor_task_id then tick.cursor_result_id else ${NIL}::uuid end
         order by r.id
         limit ${options.limit}
       ) waiting
@@ -116,7 +117,8 @@ export async function sweepLostJobs(
       join asl_schema.extraction_result r
         on r.task_id = e.task_id
         and r.id = e.id
-        and r.status = e.status
+        -- By its key: of this status there may be 100,000 in the task.
+        and (r.status = e.status) is true
         and r.attempt = e.attempt
         and r.job_id = e.job_id
       where not exists (
@@ -124,7 +126,9 @@ export async function sweepLostJobs(
         from pgboss.job j
         where j.name = ${mode.queue}
           and j.id = e.job_id
-          and j.state in ('created', 'retry', 'active')
+          and (j.state in ('created', 'retry', 'active')) is true
+        -- Each looked up by its key, whatever else is in the queue.
+        offset 0
       )
       order by r.task_id, r.id
       limit ${options.limit}

@@ -23,7 +23,7 @@ const POINTS: { at: string; plan: KillPlan }[] = [
   { at: 'before overdue tasks are looked for', plan: { after: TICK, before: 'with overdue as' } },
   {
     at: 'before an overdue task’s results are ended',
-    plan: { after: 'with overdue as', before: 'with unfinished as' },
+    plan: { after: 'with overdue as', before: 'with recorded as' },
   },
   { at: 'before failing tasks are looked for', plan: { after: TICK, before: 't.failure_limit <' } },
   {
