@@ -65,7 +65,7 @@ const LOCKED_TRIES = 20;
  * the next job at once; or, where extractions are short, finds one that was claimed ahead (slots.ts).
  */
 export function startConsumer(deps: ConsumerDeps): Consumer {
-  /** Deliveries whose rows somebody else holds at the moment. */
+  /** Deliveries that are claimed a moment later: somebody else holds their rows, or they may be dangerous. */
   const locked = new Set<Promise<void>>();
   const { sql, boss, limits, log, publish = () => {} } = deps;
   const slots = createSlots(deps.slots);
@@ -114,7 +114,17 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
     if (jobs.length > 0) await begin(lane, jobs);
   };
 
-  const begin = async (lane: Lane, jobs: Job<ExtractJob>[]): Promise<void> => {
+  /**
+   * What is delivered again may be what has killed its worker. Of such results no more are claimed than can begin at once: the
+   * others would spend an attempt each time, and after a few of them be errors, for nothing but their neighbour.
+   */
+  const begin = async (lane: Lane, fetched: Job<ExtractJob>[]): Promise<void> => {
+    let free = deps.slots - holder.size();
+    const jobs = fetched.filter((job) => {
+      if (job.retryCount === 0 || free-- > 0) return true;
+      claimLater(lane, job);
+      return false;
+    });
     const outcomes = await claimBatch(deps, lane.mode, jobs);
     const idle: Job<ExtractJob>[] = [];
     jobs.forEach((job, i) => {
@@ -134,7 +144,7 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
     deps.onSettled();
   };
 
-  /** Asks again for a row that was locked; one that stays so is left to be delivered again. No other job waits for it. */
+  /** Asks a moment later, and again for a row that is locked; one that stays so is left to be delivered again. Nobody waits for it. */
   const claimLater = (lane: Lane, job: Job<ExtractJob>): void => {
     const ask = async (): Promise<void> => {
       for (let tries = 0; tries < LOCKED_TRIES && !stopping; tries++) {

@@ -20,13 +20,14 @@ export type Slots = {
 
 /** What is claimed ahead is work for about this long: more than a claim takes, and too little to be missed by others. */
 const AHEAD_MS = 50;
+/** And never more than so many for each place: when a process is killed, each of them has spent an attempt. */
+const AHEAD_EACH = 3;
 /** How much the last extraction counts in the mean. */
 const WEIGHT = 0.1;
 
 /**
  * Short extractions would wait for their claim as long as they work: then some are claimed ahead. Long ones gain nothing by it,
- * and another process might start them at once: then none is. A process with one place never holds a second result, and none
- * more than twice as many as it has places: when it is killed, each of them has spent an attempt.
+ * and another process might start them at once: then none is. A process with one place never holds a second result.
  */
 export function createSlots(count: number): Slots {
   const semaphore = createSemaphore(count);
@@ -61,7 +62,7 @@ export function createSlots(count: number): Slots {
       return leave === undefined ? undefined : timed(leave);
     },
     waiting: () => waiting,
-    ahead: () => Math.floor((count - 1) * Math.min(1, AHEAD_MS / meanMs)),
+    ahead: () => Math.floor((count - 1) * Math.min(AHEAD_EACH, AHEAD_MS / meanMs)),
     noteWait(ms) {
       meanMs = Math.max(meanMs, ms);
     },

@@ -416,3 +416,28 @@ test('a result that was claimed ahead of a slot, and waits in vain for one, is g
   await terminal(taskId, 60);
   assert.equal((await progressOf(taskId)).success, 60);
 });
+
+test('of results that are delivered again no more are claimed together than there are slots', async () => {
+  const { taskId } = await makeTask(bench, 60);
+  const consumer = start(
+    scriptedEngine(async () => answer),
+    { slots: 4 },
+  );
+  await terminal(taskId, 60);
+  const largest = async (of: string) => {
+    const [group] = await sql<{ size: number }[]>`
+      select count(*)::int as size from asl_schema.extraction_attempt where task_id = ${of}
+      group by started_at order by size desc limit 1`;
+    return group?.size ?? 0;
+  };
+  assert.ok((await largest(taskId)) > 4, 'short ones are claimed ahead');
+
+  const { taskId: again } = await makeTask(bench, 60);
+  await sql`
+    update pgboss.job set state = 'retry', started_on = now()
+    where name = ${EXTRACT_QUEUE} and data ->> 'taskId' = ${again}`;
+  consumer.wake();
+  await terminal(again, 60);
+  assert.equal(await largest(again), 4);
+  assert.equal((await progressOf(again)).success, 60);
+});
