@@ -95,8 +95,8 @@ export async function startService(config: Config, parts: ServiceParts = {}): Pr
     const consumer = startConsumer({ sql, boss, engine, limits, modes, slots, ...timing, worker, log, ...told });
     const manager = startManager({ sql, boss, limits, pollIntervalMs, log });
     await listenWake(sql, 'asl_jobs', () => {
-      consumer.wake();
       manager.wake();
+      consumer.wake();
     });
     await listenWake(sql, 'asl_stopped', () => consumer.check());
     stops.push(async () => {

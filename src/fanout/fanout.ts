@@ -25,8 +25,7 @@ export const FANOUT: TaskMode = {
 /** The list is kept as it is: what becomes of its documents until a manager comes to them is seen then. */
 async function leaveToManager(tx: Tx, boss: PgBoss, task: NewTask, limits: JobLimits): Promise<BeginOutcome> {
   const { taskId, projectId, documentIds } = task;
-  const unknown = documentIds === null ? undefined : await findUnknownDocuments(tx, { projectId, documentIds });
-  if (unknown !== undefined) return unknown;
+  const looked = documentIds === null ? undefined : findUnknownDocuments(tx, { projectId, documentIds });
   const tally = tx`
     insert into asl_schema.fanout_tally (task_id, expected_count)
     values (${taskId}::uuid, ${documentIds?.length === 0 ? 0 : null}::int)`;
@@ -34,7 +33,9 @@ async function leaveToManager(tx: Tx, boss: PgBoss, task: NewTask, limits: JobLi
     insert into asl_schema.fanout_expansion (task_id, document_ids)
     values (${taskId}::uuid, ${documentIds as string[] | null}::uuid[])`;
   const manager = documentIds?.length === 0 ? undefined : insertManagerJob(boss, tx, taskId, limits);
-  await Promise.all([tally, expansion, manager]);
+  const [unknown] = await Promise.all([looked, tally, expansion, manager]);
+  // What was written beside is rolled back with the refusal.
+  if (unknown !== undefined) return unknown;
   return { outcome: 'begun', results: 0 };
 }
 

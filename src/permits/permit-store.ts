@@ -87,13 +87,14 @@ export async function renewPermits(
   return new Map(rows.map(({ id, granted }) => [id, granted ? 'granted' : 'waiting']));
 }
 
-/** Which of a process' waiting tickets were granted meanwhile, in case the word of it was lost. Rides on the primary key. */
+/** Which of a process' waiting tickets were granted meanwhile, oldest first, in case the word of it was lost. Rides on the primary key. */
 export async function findGranted(sql: Sql, ticketIds: readonly string[]): Promise<string[]> {
   const rows = await sql<{ id: string }[]>`
     select id
     from asl_schema.permit
     where id = any(${ticketIds as string[]}::uuid[])
       and granted_at is not null
-      and expires_at > clock_timestamp()`;
+      and expires_at > clock_timestamp()
+    order by id`;
   return rows.map(({ id }) => id);
 }
