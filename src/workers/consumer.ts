@@ -4,7 +4,7 @@ import type { Sql } from '../db.ts';
 import type { TaskEvent } from '../events/task-event.ts';
 import { describeError, type Logger } from '../log.ts';
 import { type Loop, startLoop } from '../loop.ts';
-import { type ExtractJob, type JobLimits, on } from '../queue.ts';
+import { type ExtractJob, type JobLimits, lowestPriority, on } from '../queue.ts';
 import type { ClaimOutcome } from '../tasks/claim-results.ts';
 import { SCATTER } from '../tasks/scatter.ts';
 import type { Counting } from '../tasks/task-mode.ts';
@@ -49,12 +49,16 @@ export type Consumer = {
 type Lane = Source & {
   /** The last fetch was full, or nobody has looked since there was word of more: a free slot need not wait for a poll. */
   mayHoldMore: boolean;
+  /** Above this priority nothing waited a moment ago: see `take`. */
+  below?: { priority: number; until: number } | undefined;
 };
 
 type Exhausted = Extract<ClaimOutcome, { outcome: 'exhausted' }>;
 /** A lock on a row belongs to a statement that is over in milliseconds, or to a process that froze: two seconds tell. */
 const LOCKED_WAIT_MS = 100;
 const LOCKED_TRIES = 20;
+/** How long a fetch may begin below the head of the queue. */
+const HEAD_MS = 500;
 
 /**
  * Takes jobs and keeps every slot busy.
@@ -92,7 +96,7 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
     if (lookEverywhere || performance.now() - lookedAt >= deps.pollIntervalMs) {
       lookEverywhere = false;
       lookedAt = performance.now();
-      for (const lane of lanes) lane.mayHoldMore = true;
+      for (const lane of lanes) Object.assign(lane, { mayHoldMore: true, below: undefined });
     }
     for (;;) {
       const ahead = slots.ahead();
@@ -108,10 +112,26 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
     }
   };
 
+  /**
+   * Jobs that were taken leave their entries in the index of those that wait until a vacuum comes, which a transaction that idles
+   * somewhere keeps from cleaning up. A fetch from the head of the queue would walk over all of them each time. So for a
+   * moment one begins where the last has ended; whatever comes in above meanwhile, as a retry does, waits for that moment.
+   */
   const take = async (lane: Lane, batchSize: number): Promise<void> => {
-    const jobs = await boss.fetch<ExtractJob>(lane.mode.queue, { batchSize, ...on(sql) });
-    lane.mayHoldMore = jobs.length === batchSize;
-    if (jobs.length > 0) await begin(lane, jobs);
+    const bound = lane.below !== undefined && performance.now() < lane.below.until ? lane.below : undefined;
+    const from = bound === undefined ? {} : { maxPriority: bound.priority };
+    const jobs = await boss.fetch<ExtractJob>(lane.mode.queue, { batchSize, ...from, ...on(sql) });
+    const isFull = jobs.length === batchSize;
+    // What was not found from here on may wait above.
+    lane.mayHoldMore = isFull || bound !== undefined;
+    if (!isFull) lane.below = undefined;
+    const noted = isFull && bound === undefined ? noteHead(lane, jobs) : undefined;
+    if (jobs.length > 0) await Promise.all([begin(lane, jobs), noted]);
+  };
+
+  const noteHead = async (lane: Lane, jobs: Job<ExtractJob>[]): Promise<void> => {
+    const priority = await lowestPriority(sql, lane.mode.queue, jobs);
+    if (priority !== undefined) lane.below = { priority, until: performance.now() + HEAD_MS };
   };
 
   /**
