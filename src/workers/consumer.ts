@@ -49,8 +49,9 @@ export type Consumer = {
 type Lane = Source & {
   /** The last fetch was full, or nobody has looked since there was word of more: a free slot need not wait for a poll. */
   mayHoldMore: boolean;
+  fetchedAt: number;
   /** Above this priority nothing waited a moment ago: see `take`. */
-  below?: { priority: number; until: number } | undefined;
+  below: { priority: number; until: number } | undefined;
 };
 
 type Exhausted = Extract<ClaimOutcome, { outcome: 'exhausted' }>;
@@ -74,7 +75,8 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
   const { sql, boss, limits, log, publish = () => {} } = deps;
   const slots = createSlots(deps.slots);
   const lanes = (deps.modes ?? [SCATTER]).map((mode): Lane => {
-    return { mode, settle: createSettler({ sql, boss, limits, mode }), mayHoldMore: true };
+    const settle = createSettler({ sql, boss, limits, mode });
+    return { mode, settle, mayHoldMore: true, fetchedAt: Number.NEGATIVE_INFINITY, below: undefined };
   });
   let stopping = false;
   /** There was word of work, or it is time for a look: every queue may hold something until it was looked at. */
@@ -118,20 +120,29 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
    * moment one begins where the last has ended; whatever comes in above meanwhile, as a retry does, waits for that moment.
    */
   const take = async (lane: Lane, batchSize: number): Promise<void> => {
-    const bound = lane.below !== undefined && performance.now() < lane.below.until ? lane.below : undefined;
+    const now = performance.now();
+    const bound = lane.below !== undefined && now < lane.below.until ? lane.below : undefined;
+    const isSoon = now - lane.fetchedAt < HEAD_MS / 5;
+    lane.fetchedAt = now;
     const from = bound === undefined ? {} : { maxPriority: bound.priority };
     const jobs = await boss.fetch<ExtractJob>(lane.mode.queue, { batchSize, ...from, ...on(sql) });
     const isFull = jobs.length === batchSize;
     // What was not found from here on may wait above.
     lane.mayHoldMore = isFull || bound !== undefined;
     if (!isFull) lane.below = undefined;
-    const noted = isFull && bound === undefined ? noteHead(lane, jobs) : undefined;
-    if (jobs.length > 0) await Promise.all([begin(lane, jobs), noted]);
+    // Who fetches seldom gains nothing by it.
+    if (isFull && isSoon && bound === undefined) noteHead(lane, jobs);
+    if (jobs.length > 0) await begin(lane, jobs);
   };
 
-  const noteHead = async (lane: Lane, jobs: Job<ExtractJob>[]): Promise<void> => {
-    const priority = await lowestPriority(sql, lane.mode.queue, jobs);
-    if (priority !== undefined) lane.below = { priority, until: performance.now() + HEAD_MS };
+  /** Beside the claim. Should it fail, the next fetch begins at the head. */
+  const noteHead = (lane: Lane, jobs: Job<ExtractJob>[]): void => {
+    lowestPriority(sql, lane.mode.queue, jobs).then(
+      (priority) => {
+        if (priority !== undefined) lane.below = { priority, until: performance.now() + HEAD_MS };
+      },
+      () => {},
+    );
   };
 
   /**
