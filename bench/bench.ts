@@ -158,7 +158,7 @@ export async function untilDone(client: Client, taskId: string, items: number, s
 }
 
 /** So many that its working code is compiled, by a fresh process, and in a second where it is slow. */
-const WARM_UP_ITEMS = 1000;
+const WARM_UP_ITEMS = 3000;
 
 /** A first run that does not count. Answers how many items a second it came to. */
 export async function warmUp(bench: Bench, entrant: Entrant, workers: Workers, slow: boolean): Promise<number> {

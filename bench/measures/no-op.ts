@@ -37,7 +37,7 @@ async function takeAt(bench: Bench, slots: number): Promise<Findings> {
 
 /** All of it in the full form; in the short one, no more of a slow contender than it does in some seconds. */
 function itemsFor(bench: Bench, perSecond: number): number {
-  const seconds = bench.form.name === 'full' ? 60 : 4;
+  const seconds = bench.form.name === 'full' ? 60 : 12;
   const affordable = Math.round((perSecond * seconds) / 100) * 100;
   return Math.min(ITEMS, Math.max(200, affordable));
 }
