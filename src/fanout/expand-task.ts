@@ -1,7 +1,7 @@
 import type { PgBoss } from 'pg-boss';
-import { v7 as uuidv7 } from 'uuid';
 import { inTransaction, type Sql, type Tx } from '../db.ts';
 import { announceTasks } from '../events/announce.ts';
+import { newId } from '../ids.ts';
 import { CHILD_QUEUE, type HeldJob, headPriority, insertJobs, type Job, type JobLimits } from '../queue.ts';
 import { MAX_DOCUMENTS } from '../tasks/task.ts';
 import { notifyWake } from '../wake.ts';
@@ -138,8 +138,8 @@ async function insertResults(
   const results = documents.map((document, i) => ({
     ...document,
     // The ids sort in the order of the documents, whichever manager makes them.
-    resultId: uuidv7({ msecs, seq: nextPosition + i }),
-    jobId: uuidv7(),
+    resultId: newId({ msecs, seq: nextPosition + i }),
+    jobId: newId(),
     position: nextPosition + i,
     ...(document.storageKey === null ? DELETED : overdue ? OVERDUE : NO_ERROR),
   }));

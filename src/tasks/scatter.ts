@@ -1,6 +1,6 @@
 import type { PgBoss } from 'pg-boss';
-import { v7 as uuidv7 } from 'uuid';
 import type { Tx } from '../db.ts';
+import { newId } from '../ids.ts';
 import { EXTRACT_QUEUE, headPriority, insertJobs, type JobLimits } from '../queue.ts';
 import { closeTasks } from './close-tasks.ts';
 import { findUnknownDocuments } from './find-unknown-documents.ts';
@@ -32,8 +32,8 @@ async function scatterDocuments(tx: Tx, boss: PgBoss, task: NewTask, limits: Job
   const msecs = task.createdAt.getTime();
   const results = documentIds.map((documentId, seq) => ({
     documentId,
-    resultId: uuidv7({ msecs, seq }),
-    jobId: uuidv7(),
+    resultId: newId({ msecs, seq }),
+    jobId: newId(),
   }));
   // Sent together, and run one after the other: see addChunk.
   const insert = tx`
