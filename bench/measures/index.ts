@@ -7,6 +7,7 @@ import type { Measure } from './measure.ts';
 import { modes } from './modes.ts';
 import { noOp } from './no-op.ts';
 import { processes } from './processes.ts';
+import { statements } from './statements.ts';
 import { status } from './status.ts';
 import { submit } from './submit.ts';
 import { waiting } from './waiting.ts';
@@ -20,6 +21,7 @@ export const MEASURES: readonly Measure[] = [
   processes,
   latency,
   modes,
+  statements,
   status,
   claims,
   exporting,
