@@ -21,6 +21,6 @@ function rng(): Uint8Array {
  *
  * @param order ids of one millisecond sort by `seq` (RFC 9562, 6.2, method 1); without it, they are of now, in no order
  */
-export function newId(order: { msecs: number; seq: number } | undefined = undefined): string {
+export function newId(order?: { msecs: number; seq: number }): string {
   return uuidv7({ ...order, rng });
 }

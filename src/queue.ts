@@ -64,9 +64,7 @@ function byKey(text: string): string {
   return text.includes('id = ANY(') ? text.replaceAll("AND state = 'active'", "AND (state = 'active') IS TRUE") : text;
 }
 
-/**
- * The lowest priority of these jobs. Rides on the primary key.
- */
+/** The lowest priority of these jobs. Rides on the primary key. */
 export async function lowestPriority(
   sql: Sql,
   queue: ResultQueue,

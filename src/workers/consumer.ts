@@ -56,8 +56,8 @@ type Lane = Source & {
 
 type Exhausted = Extract<ClaimOutcome, { outcome: 'exhausted' }>;
 /** A lock on a row belongs to a statement that is over in milliseconds, or to a process that froze: two seconds tell. */
-const LOCKED_WAIT_MS = 100;
-const LOCKED_TRIES = 20;
+const LATER_MS = 100;
+const LATER_TRIES = 20;
 /** How long a fetch may begin below the head of the queue. */
 const HEAD_MS = 500;
 
@@ -71,7 +71,7 @@ const HEAD_MS = 500;
  */
 export function startConsumer(deps: ConsumerDeps): Consumer {
   /** Deliveries that are claimed a moment later: somebody else holds their rows, or they may be dangerous. */
-  const locked = new Set<Promise<void>>();
+  const later = new Set<Promise<void>>();
   const { sql, boss, limits, log, publish = () => {} } = deps;
   const slots = createSlots(deps.slots);
   const lanes = (deps.modes ?? [SCATTER]).map((mode): Lane => {
@@ -102,7 +102,7 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
     }
     for (;;) {
       const ahead = slots.ahead();
-      const free = deps.slots + ahead - holder.size() - locked.size;
+      const free = deps.slots + ahead - holder.size() - later.size;
       const asked = lanes.filter(({ mayHoldMore }) => mayHoldMore).slice(0, Math.max(0, free));
       if (stopping || asked.length === 0) return;
       // While some wait for a slot there is no hurry: rather a few large fetches than many small ones.
@@ -178,8 +178,8 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
   /** Asks a moment later, and again for a row that is locked; one that stays so is left to be delivered again. Nobody waits for it. */
   const claimLater = (lane: Lane, job: Job<ExtractJob>): void => {
     const ask = async (): Promise<void> => {
-      for (let tries = 0; tries < LOCKED_TRIES && !stopping; tries++) {
-        await sleep(LOCKED_WAIT_MS);
+      for (let tries = 0; tries < LATER_TRIES && !stopping; tries++) {
+        await sleep(LATER_MS);
         const [outcome] = await claimBatch(deps, lane.mode, [job]);
         if (outcome?.outcome === 'locked') continue;
         if (outcome?.outcome === 'claimed') holder.hold(lane, job, outcome);
@@ -194,10 +194,10 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
         log.warn('claiming failed: left to be delivered again', { error: describeError(error) }),
       )
       .finally(() => {
-        locked.delete(asking);
+        later.delete(asking);
         fillSoon();
       });
-    locked.add(asking);
+    later.add(asking);
   };
 
   const holder = createHolder({ ...deps, slots, publish, onLeft: fillSoon });
@@ -212,7 +212,7 @@ export function startConsumer(deps: ConsumerDeps): Consumer {
     async stop(graceMs) {
       stopping = true;
       await filling.stop();
-      await Promise.all(locked);
+      await Promise.all(later);
       await holder.stop(graceMs);
     },
   };
